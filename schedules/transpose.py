@@ -6,8 +6,8 @@
                                                 for i_0_1 in range(4):
                                                     transpose_16x16(x[...], y[...])
 
-Remainders of either dimension move a vector at a time. If the last dimension stays
-last, nothing needs transposing.
+Remainders of either dimension move a vector at a time, and so does a short dimension.
+If the last dimension stays last, nothing needs transposing.
 """
 
 from __future__ import annotations
@@ -108,17 +108,24 @@ def _edge(plan: Plan, block: str, row: For, column: For, lanes: int) -> None:
 
 
 def _short(plan: Plan, turned: For) -> None:
-    """A short dimension: innermost but for the lanes along the other one."""
+    """A short dimension: innermost but for the lanes along the other one.
+
+    Accesses of whole vectors along it combine into contiguous ones.
+    """
     s, stage = plan.s, plan.stage
     column = stage.loops[-1]
     few, many = sorted((turned, column), key=lambda loop: extent_of(loop) or inf)
     length = extent_of(few)
     if length is None or length > plan.core.registers // 2:
         raise ScheduleError("no dimension is short")
-    outer, *_ = _loops(s, stage.name, turned, column)
     step = plan.width * plan.knobs.choice("vectors", (1, 2, 4), default=1)
-    cut, lanes = s.split(many.var.name, [None, step])
-    s.reorder(*outer, cut, few.var.name, lanes)
-    s.unroll(few.var.name)
-    s.vectorize(lanes)
-    s.parallel(fused(s, [*outer, cut]))
+    long = (extent_of(many) or step) >= step
+    rest = _cut(s, stage.name, many.var.name, many, step) if long else []
+    for block in (stage.name, *rest):
+        outer, *pair = _loops(s, block, turned, column)
+        across, along = pair if few is turned else reversed(pair)
+        cut, lanes = s.split(along, [None, step])
+        s.reorder(*outer, cut, across, lanes)
+        s.unroll(across)
+        s.vectorize(lanes)
+        s.parallel(fused(s, [*outer, cut]))

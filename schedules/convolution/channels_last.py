@@ -12,8 +12,8 @@ for unit in parallel(batch * outputs // (vectors * lanes) * lines):
 A unit's weights are packed contiguously, in the order in which they are read. Inputs
 are summed innermost: pixels of many channels lie so far apart that the few lines of a
 window would evict each other from the L1 cache between two of its elements.
-Depthwise, a tile holds pixels for one vector of channels, and padding is tested for
-where the image is read: a vector is inside or outside as a whole.
+Depthwise, a tile holds pixels for one vector of channels, line after line, and padding
+is tested for where the image is read: a vector is inside or outside as a whole.
 """
 
 from __future__ import annotations
@@ -211,7 +211,9 @@ def _piece(s: Schedule, part: str, product: Product, tile: _Tile) -> None:
     groups = [] if product.depthwise else around[len(around) - len(product.batch) :]
     *lines, column = around[: len(around) - len(groups)]
     strip, vector, lane = s.split(output, [None, tile.vectors, tile.lanes])
-    order = [lines[0], *groups, strip, *lines[1:]]
+    order = [lines[0], *groups, strip, *lines[1:]]  # a strip's weights stay in a cache
+    if product.depthwise:  # all weights do, and a line's pixels are contiguous
+        order = [*lines, strip]
     s.reorder(*order, column, *folded, vector, lane)
     pieces = [part]
     columns = extent(s, column) or 1

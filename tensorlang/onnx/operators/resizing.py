@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -64,7 +65,12 @@ def resize(
     targets = _targets(x, over, scales, sizes, keep_aspect_ratio_policy)
     edges = zip(roi[: len(over)], roi[len(over) :], strict=True)
     y, beyond = x, []
-    for axis, (count, scale), part in zip(over, targets, edges, strict=True):
+    last = x.ndim - 1
+    grows = prod(by for axis, (_, by) in zip(over, targets, strict=True) if axis < last)
+    steps = [*zip(over, targets, edges, strict=True)]
+    # the last axis alone gathers elements, so while there is least of the others
+    steps.sort(key=lambda step: (step[0] == last) != (grows > 1))
+    for axis, (count, scale), part in steps:
         if (count, scale, part) == (x.shape[axis], 1, (0, 1)):
             continue
         times = interpolation.repeats(how, nearest_mode, scale) if rounds else 0

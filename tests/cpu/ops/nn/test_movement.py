@@ -67,6 +67,16 @@ def test_transpose_of_every_type(dtype):
     same(nn.transpose(x), x.T)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("few", [1, 2, 3, 5, 8, 16])
+def test_transpose_of_a_short_dimension(dtype, few):
+    for many in (1, 7, 15, 16, 17, 33, 1027):
+        x = draw((2, few, many), dtype)
+        moved = np.ascontiguousarray(x.transpose(0, 2, 1))
+        same(nn.transpose(x, (0, 2, 1)), moved)
+        same(nn.transpose(moved, (0, 2, 1)), x)
+
+
 def test_transpose_of_strided_arrays_and_with_nan():
     x = draw((60, 80))
     x[3, 4] = np.nan
