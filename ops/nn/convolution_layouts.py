@@ -62,6 +62,13 @@ def moving(size: int, dtype: str, target: Target) -> float:
     return 2 * size / rate
 
 
+def transposing(size: int, dtype: str, target: Target) -> float:
+    """Predicted cycles to transpose so many bytes: tiles are shuffled in registers."""
+    core = cores.core_of(target, as_dtype(dtype))
+    shuffles = size / core.vector * math.log2(core.lanes)
+    return moving(size, dtype, target) + shuffles / core.products
+
+
 @lru_cache(maxsize=256)
 def _predicted(p: Problem, dtype: str, target: Target) -> Cycles:
     core = cores.core_of(target, as_dtype(dtype))

@@ -30,7 +30,7 @@ from tensorlang.graph.values import (
 )
 from tensorlang.ops import nn
 from tensorlang.ops.elementwise import Elementwise
-from tensorlang.ops.nn.convolution_layouts import Cycles, cycles, moving
+from tensorlang.ops.nn.convolution_layouts import Cycles, cycles, transposing
 from tensorlang.targets import Target
 
 # from the arguments of a node by name to those that are images; None if it must stay
@@ -187,7 +187,7 @@ class _Costs:
         if not isinstance(value.spec, TensorSpec) or is_line(value.shape):
             return 0.0
         size = math.prod(self._shape(value)) * value.spec.numpy.itemsize
-        return moving(size, value.spec.dtype, self._target)
+        return transposing(size, value.spec.dtype, self._target)
 
     def _shape(self, value: Value) -> tuple[int, ...]:
         shape: tuple[int, ...] = at_sizes(value.shape, self._sizes)
