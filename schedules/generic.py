@@ -74,13 +74,18 @@ def each_stage(s: Schedule, knobs: Knobs) -> None:
     """Schedule the recognised stages, each by its kind."""
     last = dot_groups.made_factors(s)  # packed by their reader, if it does
     for name in sorted(stage_names(s), key=last.__contains__):
-        stage = stage_named(s, name)
-        if stage is not None and 0 not in map(extent_of, stage.loops):
-            plan = Plan(s, knobs, stage)
-            kind = kind_of(stage)
-            any(s.attempt(way, plan) for way in _STRATEGIES[kind])
-            if kind == CONTRACTION:
-                _fold_epilogues(s, stage)
+        one_stage(s, knobs, name)
+
+
+def one_stage(s: Schedule, knobs: Knobs, name: str) -> None:
+    """Schedule the stage of a block by its kind, if it is one."""
+    stage = stage_named(s, name)
+    if stage is not None and 0 not in map(extent_of, stage.loops):
+        plan = Plan(s, knobs, stage)
+        kind = kind_of(stage)
+        any(s.attempt(way, plan) for way in _STRATEGIES[kind])
+        if kind == CONTRACTION:
+            _fold_epilogues(s, stage)
 
 
 def inline_producers(s: Schedule) -> None:
@@ -109,7 +114,7 @@ def _fold_epilogues(s: Schedule, made: Stage) -> None:
             continue
         if steps_of(stage.block) > _MOST_FOLDED:
             continue
-        if made.output in {load.buffer for load in stage.loads}:
+        if made.output.name in {load.buffer.name for load in stage.loads}:
             s.attempt(partial(s.inline, reverse=True), name)
 
 

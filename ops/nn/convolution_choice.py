@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from tensorlang import lazy
+from tensorlang import ir, lazy
 from tensorlang.ir.dtypes import DType
 from tensorlang.ops.algorithms import DIRECT
+from tensorlang.ops.nn import convolution_layouts as layouts
 from tensorlang.ops.nn import winograd
 from tensorlang.ops.nn.convolution_problem import Problem, of
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
@@ -114,6 +115,12 @@ def _apart(workload: Workload) -> bool:
     return p.first and any(n > s for n, s in zip(p.image, p.stride, strict=True))
 
 
+def _dotted(workload: Workload) -> bool:
+    """Whether a processor may have dot products of the elements; not depthwise."""
+    p = of(workload)
+    return workload.dtypes[0] in ir.NARROW and len(p.image) > 0 and not p.depthwise
+
+
 # ------------------------------------------------------------------- default choice
 
 
@@ -154,6 +161,16 @@ def _better_flat(workload: Workload, target: Target) -> bool:
     moved = math.prod(p.given_x) + math.prod(p.given_y)
     few = moved * lanes < math.prod(p.given_w)
     return few or flat + _MOVED * moved < last
+
+
+def _better_dots(workload: Workload, target: Target) -> bool:
+    """Whether dot products of channels are predicted to be faster."""
+    p = of(workload)
+    if not _dotted(workload):
+        return False
+    found = layouts.predicted(p, "f32", target)  # narrow floats are widened
+    by_dots = layouts.by_dots(p, workload.dtypes[0], target)
+    return by_dots < (found.first if p.first else found.last)
 
 
 def of_weights(p: Problem) -> str:
@@ -206,6 +223,12 @@ _DIRECT: Final = (
     ),
     Row("channels_last", _last, lambda: partial(loops.conv, packed=True)),
     Row("depthwise", _alone, lambda: loops.conv),
+    Row(
+        "dot_products",
+        _dotted,
+        lambda: partial(loops.conv, pixels=True),
+        faster=_better_dots,
+    ),
 )
 _BACK: Final = (
     Row(DIRECT, _all, lambda: loops.conv_dilated),

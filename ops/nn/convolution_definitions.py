@@ -9,6 +9,7 @@ All are one sum of products. Algorithms differ in the order of what it reads:
 
 * `rows`: images are flattened, so that vectors run across the ends of lines.
 * `packed`: the weights' outputs are moved last, for images with channels last.
+* `pixels`: images with channels last are multiplied as a matrix with a row per pixel.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorlang import ir
-from tensorlang.ops.nn.convolution_images import Lines, Rows
+from tensorlang.ops.nn.convolution_images import Lines, Pixels, Rows
 from tensorlang.ops.nn.convolution_problem import Problem
 from tensorlang.ops.nn.convolution_sides import (
     Part,
@@ -54,6 +55,7 @@ def conv(
     *,
     rows: bool = False,
     packed: bool = False,
+    pixels: bool = False,
     addend: ir.Tensor | None = None,
 ) -> ir.Tensor:
     """Convolution: the sum over channels and window of image times weight.
@@ -67,11 +69,12 @@ def conv(
         rows: Whether images are flattened; those with channels last are copied with
             channels first, and the results' channels are moved last again.
         packed: Whether weights are packed, outputs last.
+        pixels: Whether the sums have one dimension for all pixels, and channels last.
         addend: Added before the activation.
     """
     frame, of = Layout(p.layout), sides(p)
     x = channels_first(x, frame) if rows else x
-    images = Rows(frame, of, x) if rows else Lines(frame, of)
+    images = Rows(frame, of, x) if rows else (Pixels if pixels else Lines)(frame, of)
     found = _summed(x, w, images, packed=packed)
     return _results(found, images, frame, p.result, b, activation, x.dtype, addend)
 

@@ -1,4 +1,4 @@
-"""Images as sums of products read them: line by line, or flattened to rows.
+"""Images as sums of products read them: line by line, by pixels, or flattened to rows.
 
 A flattened image is one row with a pitch of as many elements per line as its padded
 lines have, and so are the sums, junk between the lines included: vectors run across the
@@ -13,7 +13,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import ir
-from tensorlang.ops.nn.images import SPATIAL, Layout, padded, source, staged
+from tensorlang.ops.nn.images import (
+    SPATIAL,
+    Layout,
+    channels_last,
+    padded,
+    source,
+    staged,
+)
+from tensorlang.ops.nn.windows import LAYOUTS
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn.convolution_sides import Side
@@ -62,6 +70,44 @@ class Lines:
     def place(self, lines: Indices) -> Indices:
         """The place of the sum for a result of a phase."""
         return lines
+
+
+class Pixels(Lines):
+    """Padded images with channels last, for sums with all pixels in one dimension.
+
+    The sums are those of a matrix product, without gaps between lines: the rows are
+    pixels, the columns output channels.
+    """
+
+    def __init__(self, frame: Layout, sides: Sequence[Side]) -> None:
+        super().__init__(Layout(LAYOUTS[len(sides)][1]), sides)
+        self.given, self.images, self.frame = frame, self.frame, Layout("NWC")
+        self.aligned = self.aligned and not frame.first and len(sides) == 1
+        self.extents = [side.lines for side in sides]
+        self.pitch = [math.prod(self.extents[at + 1 :]) for at in range(len(sides))]
+        self.places, self.names = [math.prod(self.extents)], ["q"]
+
+    def laid(self, x: ir.Tensor, name: str = "padded") -> ir.Tensor:
+        """The padded images, channels last; `x` itself if nothing is to be done."""
+        low, extents = [s.before for s in self.sides], [s.extent for s in self.sides]
+        x = channels_last(x, self.given)
+        return padded(x, self.images, low, extents, name=name)
+
+    def at(
+        self, batch: Any, channels: Indices, place: Indices, offsets: Sequence[Any]
+    ) -> Indices:
+        """The index of a pixel, at `offsets` from what the sum at `place` reads."""
+        pixel = []
+        for n, (side, offset) in enumerate(zip(self.sides, offsets, strict=True)):
+            line = place[0] // self.pitch[n] if self.pitch[n] > 1 else place[0]
+            line = line % self.extents[n] if n else line
+            pixel.append(line * side.step + offset)
+        return self.images.joined((batch,), channels, pixel)
+
+    def place(self, lines: Indices) -> Indices:
+        """The place of the sum for a result of a phase."""
+        steps = [n * pitch for n, pitch in zip(lines, self.pitch, strict=True)]
+        return (sum(steps[1:], steps[0]),)
 
 
 class Rows(Lines):

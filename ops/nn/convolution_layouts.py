@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from tensorlang import lazy
 from tensorlang.ir.dtypes import as_dtype
@@ -21,12 +21,9 @@ from tensorlang.ops.nn.convolution_problem import Problem, convolution
 from tensorlang.targets import Target
 
 with lazy.modules(__name__):
+    from tensorlang import instructions
     from tensorlang.schedules.cost import core as cores
     from tensorlang.schedules.cost import tiles
-
-
-_ROWS: Final = range(1, 15)
-_VECTORS: Final = (1, 2, 3, 4)
 
 
 class Cycles(NamedTuple):
@@ -52,7 +49,24 @@ def cycles(
         dtype: The type of the images.
         target: Where it runs.
     """
-    return _predicted(convolution(id, asked, *shapes), dtype, target)
+    return predicted(convolution(id, asked, *shapes), dtype, target)
+
+
+def by_dots(p: Problem, dtype: str, target: Target) -> float:
+    """Predicted cycles by the processor's dot products of channels, channels last.
+
+    Infinite without such an instruction. Images and results with channels first are
+    rearranged, element by element.
+    """
+    row = instructions.dot_product(target.features, (dtype, dtype))
+    if row is None:
+        return math.inf
+    core = cores.core_of(target, as_dtype(row.sums))
+    pixels, vectors = math.prod(p.result), math.ceil(p.outputs / row.lanes)
+    steps = math.ceil(p.inputs / row.group) * math.prod(p.window)
+    moved = math.prod(p.given_x) + math.prod(p.given_y) if p.first else 0
+    one, _ = tiles.tiled(core, pixels, vectors, steps)
+    return p.batch * p.groups * one + moved
 
 
 def moving(size: int, dtype: str, target: Target) -> float:
@@ -70,7 +84,8 @@ def transposing(size: int, dtype: str, target: Target) -> float:
 
 
 @lru_cache(maxsize=256)
-def _predicted(p: Problem, dtype: str, target: Target) -> Cycles:
+def predicted(p: Problem, dtype: str, target: Target) -> Cycles:
+    """The predicted cycles in both layouts, without dot products."""
     core = cores.core_of(target, as_dtype(dtype))
     size, strided = as_dtype(dtype).bytes, math.prod(p.stride) > 1
     copy = moving(math.prod(p.given_x) * size, dtype, target)
@@ -85,7 +100,7 @@ def _predicted(p: Problem, dtype: str, target: Target) -> Cycles:
     pixels = math.prod(p.result)
     row = p.result[-1] if flat.image else pixels  # pixels of which tiles are made
     vectors = -(-p.outputs // core.lanes)
-    last = _tiled(core, row, vectors, _steps(p), crossing=False) * (pixels // row)
+    last = tiles.tiled(core, row, vectors, _steps(p))[0] * (pixels // row)
     return Cycles(first, several * last + copy * any(p.padding))
 
 
@@ -105,26 +120,9 @@ def _first(p: Problem, core: cores.Core) -> float:
     pitch = -(-around // p.stride[-1])
     span = (math.prod(lines) - 1) * pitch + length if lines else length
     vectors = -(-span // core.lanes)
-    return _tiled(core, p.outputs, vectors, _steps(p), crossing=True)
+    return tiles.tiled(core, p.outputs, vectors, _steps(p), crossing=True)[0]
 
 
 def _steps(p: Problem) -> int:
     """Products per result."""
     return p.inputs * math.prod(p.window)
-
-
-def _tiled(
-    core: cores.Core, rows: int, vectors: int, steps: int, *, crossing: bool
-) -> float:
-    """Cycles of the register tiles of so many rows and vectors: the fastest ones."""
-    return min(
-        sum(
-            tall * wide * tiles.tile_cycles(core, *size, steps, crossing=crossing)
-            for tall, height in ((rows // r, r), (1, rows % r))
-            for wide, width in ((vectors // v, v), (1, vectors % v))
-            if 0 not in (size := (height, width)) and tall * wide
-        )
-        for r in _ROWS
-        for v in _VECTORS
-        if r <= rows and v <= vectors and r * v + min(r, v) < core.registers
-    )

@@ -89,6 +89,20 @@ def channels_first(x: ir.Tensor, layout: Layout) -> ir.Tensor:
     return staged((*n, *channels, *spatial), names, element, "planes")
 
 
+def channels_last(x: ir.Tensor, layout: Layout) -> ir.Tensor:
+    """Images with their channels moved last; `x` itself if they are."""
+    if not layout.first:
+        return x
+    n, channels, spatial = layout.parts(x.shape)
+    cut = 1 + layout.rank
+    names = ("b", *SPATIAL[3 - layout.rank :], *("g", "c")[2 - len(channels) :])
+
+    def element(at: tuple[ir.Expr, ...]) -> ir.Expr:
+        return x[layout.joined(at[:1], at[cut:], at[1:cut])]
+
+    return staged((*n, *spatial, *channels), names, element, "moved")
+
+
 def padded(
     x: ir.Tensor,
     layout: Layout,

@@ -18,14 +18,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from math import ceil, prod
 from typing import Final, Generic, TypeVar
 
 from tensorlang.errors import ScheduleError
 from tensorlang.instructions import DotProduct, MatrixProduct, dot_product
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import Binary, Cast, Const, Expr, For, Load, Reduce, as_expr
+from tensorlang.ir.visit import walk
 from tensorlang.schedules import tiling
-from tensorlang.schedules.contraction.space import SIDES, SMALL, Tile
+from tensorlang.schedules.contraction.space import ROWS, SIDES, SMALL, Tile
+from tensorlang.schedules.cost.tiles import tiled
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import (
     Stage,
@@ -40,6 +43,7 @@ from tensorlang.scheduling.intrinsics.dots import FLIPPED, dot_name
 
 Row = TypeVar("Row", bound=DotProduct | MatrixProduct)
 _SIGN: Final = 128  # the sign bit of a byte
+_ADDRESSES: Final = 8  # of rows in several lines: half of x86's general registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,17 @@ class Products(Generic[Row]):
 
     @property
     def loops(self) -> tuple[For, For, For]:
-        """The loops over rows, columns and the reduction."""
+        """The loops over rows, columns, and the reduction along `x`."""
         found, folded = tile_axes(self.stage), self.stage.driven("reduction")
         assert found is not None
-        return (*found, folded[0])
+        along = self.x.indices[-1]
+        depth = [loop for loop in folded if self.stage.axis(loop) == along]
+        return (*found, [*folded, *depth][-1])
+
+    @property
+    def around(self) -> tuple[str, ...]:
+        """The names of the other reductions: over the elements of windows."""
+        return tuple(n for n in self.stage.names("reduction") if n != self.names[2])
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -107,7 +118,7 @@ def products_by(
     sizes other than the number of rows are known.
     """
     found, folded, update = tile_axes(stage), stage.driven("reduction"), stage.update
-    if s.target is None or found is None or len(folded) != 1:
+    if s.target is None or found is None or not folded:
         return None
     match update:
         case Reduce(values=(Binary("mul", Cast(_, Load() as x), Cast(_, factor)),)):
@@ -121,7 +132,7 @@ def products_by(
             pass
         case _:
             return None
-    column, sizes = stage.axis(found[1]), (extent_of(found[1]), extent_of(folded[0]))
+    column, sizes = stage.axis(found[1]), map(extent_of, (found[1], *folded))
     if row is None or row.sums != stage.output.dtype.name or None in sizes:
         return None
     if column in variables(x) or column not in variables(w):
@@ -141,6 +152,31 @@ def made_factors(s: Schedule) -> set[str]:
     found = filter(None, (products(s, stage) for stage in stages(s.function)))
     used = {load.buffer for each in found for load in (each.x, each.w)}
     return {made[buffer] for buffer in used if buffer in made}
+
+
+def fastest_tile(plan: Plan) -> tuple[int, int] | None:
+    """The rows and vectors of the fastest tile, of a known number of rows."""
+    found = products(plan.s, plan.stage)
+    if found is None:
+        return None
+    rows, columns, _ = found.sizes
+    if not rows:
+        return None
+    depths = [extent_of(loop) or 1 for loop in found.stage.driven("reduction")]
+    steps = ceil(prod(depths) / found.row.group)
+    heights = [n for n in ROWS if n <= _ADDRESSES or _in_line(found, n)]
+    return tiled(plan.core, rows, ceil(columns / found.row.lanes), steps, heights)[1]
+
+
+def _in_line(found: Products[DotProduct], rows: int) -> bool:
+    """Whether so many rows, from a multiple of them on, lie in one line of images."""
+    lines = (
+        int(n.b.value)
+        for index in found.x.indices
+        for n in walk(index)
+        if isinstance(n, Binary) and n.op == "floormod" and isinstance(n.b, Const)
+    )
+    return all(line % rows == 0 for line in lines)
 
 
 def by_groups(plan: Plan, tile: Tile) -> None:
@@ -171,6 +207,7 @@ def _along(found: Products[DotProduct]) -> bool | None:
     k, wide = found.stage.axis(found.loops[2]), found.row.lanes * found.row.group
     if (
         rows is None
+        or found.around
         or steps < wide
         or {found.x.indices[-1], found.w.indices[-1]} != {k}
     ):
@@ -222,9 +259,46 @@ def pack(s: Schedule, found: Products[Row]) -> str:
         f"{given[depth]} % {row.group}",
     )
     s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
-    if not (depth > at and s.attempt(_transpose, s, copy, found, at)):
+    last = max(at, depth) == buffer.ndim - 1
+    if not last and len(s.loops(copy)) == buffer.ndim:
+        _gather(s, copy, found, (at, depth))
+    elif not (depth > at and s.attempt(_transpose, s, copy, found, at)):
         tiling.parallelize(s, s.loops(copy)[:1])
     return "rows" if at < depth else "columns"
+
+
+def _gather(
+    s: Schedule, copy: str, found: Products[Row], places: tuple[int, int]
+) -> None:
+    """Copy vectors of groups, the elements of each from as many places.
+
+    Vectors with padding are copied by themselves.
+    """
+    around, row, (_, columns, steps) = s.loops(copy), found.row, found.sizes
+    column, depth = (around[place] for place in places)
+    others = [name for name in around if name not in {column, depth}]
+    parts = [copy]
+    for loop, known, block in (
+        (depth, steps, row.group),
+        (column, columns, row.lanes),
+    ):
+        whole = known // block * block
+        if 0 < whole < known:
+            for part in [*parts]:
+                own = next(n for n in s.loops(part) if tiling.is_part(n, loop))
+                s.reorder(own, *(name for name in s.loops(part) if name != own))
+                parts.append(tiling.cut_at(s, part, own, whole)[1])
+    for part in parts:
+        inner = s.loops(part)
+        column_, depth_, *rest = (
+            next(n for n in inner if tiling.is_part(n, name))
+            for name in (column, depth, *others)
+        )
+        column_0, column_1 = s.split(column_, [None, row.lanes])
+        depth_0, depth_1 = s.split(depth_, [None, row.group])
+        s.reorder(column_0, depth_0, *rest, column_1, depth_1)
+        s.vectorize(s.fuse(column_1, depth_1))
+        tiling.parallelize(s, [column_0, depth_0])
 
 
 def _pad(s: Schedule, found: Products[Row]) -> None:
@@ -234,6 +308,10 @@ def _pad(s: Schedule, found: Products[Row]) -> None:
     multiples = {column: row.lanes, k: row.depth}
     padding = [multiples.get(axis.var, 1) for axis in stage.block.axes]
     if steps % row.depth == 0:
+        s.pad(stage.name, padding)
+        return
+    made = {each.output: each.name for each in stages(s.function)}
+    if found.x.buffer in made and found.x.buffer in set(allocations(s.function)):
         s.pad(stage.name, padding)
         return
     copy, _ = s.cache_read(stage.name, found.x.buffer.name, "global")
@@ -284,14 +362,15 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
     """Tile the loops around one block: the stage's or a part split off it."""
     around, row = s.loops(block), found.row
     i, j, k = (next(n for n in around if tiling.is_part(n, name)) for name in names)
-    outer = [n for n in around if n not in (i, j, k)]
+    folds = [n for of in found.around for n in around if tiling.is_part(n, of)]
+    outer = [n for n in around if n not in (i, j, k, *folds)]
     i_0, i_1 = s.split(i, [None, min(how.rows, tiling.extent(s, i) or how.rows)])
     vectors = min(how.vectors, (tiling.extent(s, j) or row.lanes) // row.lanes)
     j_0, j_1, j_2 = s.split(j, [None, vectors, row.lanes])
     k_0, k_1 = s.split(k, [None, row.group])
-    s.reorder(*outer, j_0, i_0, k_0, i_1, j_1, j_2, k_1)
+    s.reorder(*outer, j_0, i_0, *folds, k_0, i_1, j_1, j_2, k_1)
     write, _ = s.cache_write(block, found.stage.output.name, "register", at=i_0)
-    start = s.decompose_reduction(block, k_0)
+    start = s.decompose_reduction(block, [*folds, k_0][0])
     for loop in (i_1, j_1):
         s.unroll(loop)
     s.tensorize(block, instruction)

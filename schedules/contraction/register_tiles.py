@@ -53,9 +53,10 @@ def tiles(plan: Plan) -> None:
     product = product_of(stage) or USUAL
     dotted = dots.suits(stage)
     best = choice(plan.core, product, dots=dotted)
+    default = dot_groups.fastest_tile(plan) or (best.rows, best.vectors)
     tile = space.Tile(
-        plan.knobs.choice("rows", space.ROWS, default=best.rows),
-        plan.knobs.choice("vectors", space.VECTORS, default=best.vectors),
+        plan.knobs.choice("rows", space.ROWS, default=default[0]),
+        plan.knobs.choice("vectors", space.VECTORS, default=default[1]),
         plan.width,
         plan.threads,
     )

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from tensorlang.ir.contents import blocks
 from tensorlang.schedules.contraction.outer_products import outer_products
 from tensorlang.schedules.convolution import channels_last as conv_last
-from tensorlang.schedules.convolution import depthwise
+from tensorlang.schedules.convolution import depthwise, pixels
 from tensorlang.schedules.convolution import flattened as conv
 from tensorlang.schedules.convolution.products import (
     Product,
@@ -38,6 +38,7 @@ _FORWARD: Final[dict[str, Forward]] = {
     "implicit_gemm": conv.forward,
     "channels_last": conv_last.forward,
     "depthwise": depthwise.forward,
+    "dot_products": pixels.forward,
 }
 
 
@@ -105,6 +106,6 @@ def _register(algorithm: str, forward: Forward | None) -> None:
     )
 
 
-_OF_WEIGHTS: Final = dict.fromkeys(("outer_products", "dot_products"))
-for _name, _forward in {**_FORWARD, **_OF_WEIGHTS}.items():
+for _name, _forward in _FORWARD.items():
     _register(_name, _forward)
+_register("outer_products", None)

@@ -7,11 +7,12 @@ and fewer elements than products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, hypot, inf
 from typing import TypeVar
 
+from tensorlang.schedules.contraction.space import ROWS, VECTORS
 from tensorlang.schedules.cost.core import REFILL, Core
 from tensorlang.schedules.cost.traffic import Loops, Operand, moved
 from tensorlang.scheduling.knobs import Candidate, Value
@@ -89,6 +90,46 @@ def tile_cycles(
     loads = rows + vectors * (core.crossing if crossing else 1.0)
     ends = REFILL + core.latency + rows * vectors
     return steps * core.tile(rows, vectors, loads) + ends
+
+
+def tiled(
+    core: Core,
+    rows: int,
+    vectors: int,
+    steps: int,
+    heights: Sequence[int] = ROWS,
+    *,
+    crossing: bool = False,
+) -> tuple[float, tuple[int, int]]:
+    """Cycles of so many rows by vectors, and their fastest register tile.
+
+    Remainders of both have smaller tiles.
+
+    Args:
+        core: The core.
+        rows: Rows of the result.
+        vectors: Its vectors of columns.
+        steps: Steps of the reduction.
+        heights: The rows that a tile may have.
+        crossing: Whether vectors need not be aligned to lines of the cache.
+    """
+
+    def cycles(tile: tuple[int, int]) -> float:
+        (r, v), total = tile, 0.0
+        for tall, height in ((rows // r, r), (1, rows % r)):
+            for wide, width in ((vectors // v, v), (1, vectors % v)):
+                if tall * height * wide * width:
+                    one = tile_cycles(core, height, width, steps, crossing=crossing)
+                    total += tall * wide * one
+        return total
+
+    fits = (
+        (r, v)
+        for r in heights
+        for v in VECTORS
+        if r <= rows and v <= vectors and r * v + min(r, v) < core.registers
+    )
+    return min((cycles(tile), tile) for tile in fits)
 
 
 def compared(

@@ -27,6 +27,7 @@ from tensorlang.ir.dtypes import DType
 
 Value: TypeAlias = Callable[[ir.Expr, Builder], str]
 _LINE = 64
+_GATHERED = 32  # bits of the smallest elements that processors gather
 _ATOMIC = ("add", "and", "or", "xor")
 
 
@@ -86,6 +87,9 @@ def load(builder: Builder, expr: ir.Load, mask: str | None, value: Value) -> str
     """A scalar, contiguous or gathered load; masked-off lanes are 0."""
     stored = memory_type(expr.dtype)
     index = expr.indices[0] if expr.indices else None
+    if mask is None and _lane_by_lane(expr, expr.dtype):
+        text = _loads(builder, expr, value)
+        return _as_truth(builder, expr.dtype, text) if expr.dtype.is_bool else text
     pointer = address(builder, expr, value)
     if index is not None and index.dtype.lanes > 1 and not contiguous(index):
         text = _gather(builder, expr, pointer, mask)
@@ -129,6 +133,54 @@ def _masked_load(builder: Builder, expr: ir.Load, pointer: str, mask: str) -> st
     return builder.emit(ins.Extract(builder.name(), kind, text, 0))
 
 
+def _lane_by_lane(access: ir.Load | ir.Store, dtype: DType) -> bool:
+    """Whether lanes are to be loaded or stored one by one.
+
+    No processor gathers elements of less than 32 bits: LLVM would take each address out
+    of a vector, though most of them differ by constants.
+    """
+    index = access.indices[0] if access.indices else None
+    if index is None or dtype.lanes == 1 or contiguous(index):
+        return False
+    return dtype.bits < _GATHERED and _plain(index)
+
+
+def _plain(index: ir.Expr) -> bool:
+    """Whether an index is made of ramps and splats by arithmetic."""
+    match index:
+        case ir.Binary(a=a, b=b):
+            return _plain(a) and _plain(b)
+        case ir.Ramp() | ir.Splat():
+            return True
+    return False
+
+
+def _lane(index: ir.Expr, lane: int) -> ir.Expr:
+    """One lane of such an index."""
+    match index:
+        case ir.Binary(op=op, a=a, b=b):
+            return ir.Binary(op, _lane(a, lane), _lane(b, lane))
+        case ir.Ramp(base=base, stride=stride):
+            return base + stride * ir.Const(lane, stride.dtype)
+        case ir.Splat(value=value):
+            return value
+    raise CodegenError(f"{index!r} has no lanes")
+
+
+def _loads(builder: Builder, expr: ir.Load, value: Value) -> str:
+    """The lanes of a vector, loaded one by one."""
+    dtype, (index,) = dtype_of_bytes(expr.dtype), expr.indices
+    kind, text = llvm_type(dtype), "poison"
+    for lane in range(dtype.lanes):
+        one = ir.Load(expr.buffer, (_lane(index, lane),))
+        stored = memory_type(one.dtype)
+        pointer = address(builder, one, value)
+        align = alignment(builder, one)
+        made = builder.emit(ins.Load(builder.name(), stored, pointer, align))
+        text = builder.emit(ins.Insert(builder.name(), kind, text, stored, made, lane))
+    return text
+
+
 def _gather(builder: Builder, expr: ir.Load, pointers: str, mask: str | None) -> str:
     dtype = dtype_of_bytes(expr.dtype)
     lanes, kind = dtype.lanes, llvm_type(dtype)
@@ -148,6 +200,9 @@ def store(builder: Builder, stmt: ir.Store, value: Value) -> None:
     text, dtype = stored(builder, stmt, value)
     mask = None if stmt.mask is None else value(stmt.mask, builder)
     kind = llvm_type(dtype)
+    if mask is None and _lane_by_lane(stmt, dtype):
+        _stores(builder, stmt, text, dtype, value)
+        return
     pointer = address(builder, stmt, value)
     index = stmt.indices[0] if stmt.indices else None
     if index is not None and index.dtype.lanes > 1 and not contiguous(index):
@@ -164,6 +219,18 @@ def store(builder: Builder, stmt: ir.Store, value: Value) -> None:
     else:
         align = alignment(builder, stmt)
         builder.emit(ins.Store(kind, text, pointer, align))
+
+
+def _stores(
+    builder: Builder, stmt: ir.Store, text: str, dtype: DType, value: Value
+) -> None:
+    """The lanes of a vector, stored one by one."""
+    (index,), kind, element = stmt.indices, llvm_type(dtype), llvm_type(dtype.scalar)
+    for lane in range(dtype.lanes):
+        place = ir.Load(stmt.buffer, (_lane(index, lane),))
+        one = builder.emit(ins.Extract(builder.name(), kind, text, lane))
+        pointer = address(builder, place, value)
+        builder.emit(ins.Store(element, one, pointer, alignment(builder, place)))
 
 
 def stored(builder: Builder, stmt: ir.Store, value: Value) -> tuple[str, DType]:

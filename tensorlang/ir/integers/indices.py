@@ -115,8 +115,10 @@ def slice_of(atom: Expr) -> Slice | None:
     match atom:
         case Var():
             return Slice(atom)
-        case Binary(op="floordiv", a=Var() as var, b=Const(value=start)):
-            return Slice(var, int(start))
+        case Binary(op="floordiv", a=a, b=Const(value=start)):
+            inner = slice_of(a)
+            if inner is not None and inner.size is None:
+                return Slice(inner.var, inner.start * int(start))
         case Binary(op="floormod", a=a, b=Const(value=size)):
             inner = slice_of(a)
             if inner is not None and inner.size is None:

@@ -58,7 +58,7 @@ def once_each(maker: tree.Path, reader: tree.Path, store: ir.Store) -> str | Non
 def final_values(
     makers: list[tree.Path], user: tree.Path, buffer: ir.Buffer
 ) -> str | None:
-    """The stored values are never updated, and all elements are visited.
+    """The stored values are never updated, and all elements but padding are visited.
 
     An element may then be stored more than once: its last value comes last, followed by
     the epilogue.
@@ -72,7 +72,7 @@ def final_values(
             )
     if reads(block.body) & writes(block):
         return f"block {block.name!r} updates in place, and might run twice"
-    if _visits_all(block, buffer) and whole_axes(user, {a.var for a in block.axes}):
+    if _visits_each(block, buffer) and whole_axes(user, {a.var for a in block.axes}):
         return None
     return f"block {block.name!r} does not go over all of {buffer.name!r} by its axes"
 

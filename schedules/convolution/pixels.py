@@ -1,0 +1,138 @@
+"""Convolutions as matrix products with a row per pixel, by groups of channels.
+
+    padded[b, y, x, c] = ...                    channels last
+    sums[b, q, o] += padded[b, q // 56 + ky, q % 56 + kx, c] * w[o, c, ky, kx]
+
+The processor's dot or matrix products take groups of channels; see
+`contraction.dot_groups`. Whoever reads the sums goes over them by the same pixels. With
+channels first, results are transposed in registers:
+
+    for b, o_0, q_0 in parallel(...):
+        t[o, q] = sums[b, q, o]                 a square
+        for o_1 in unrolled(16):
+            for q_1 in vectorized(16): y[b, o, q] = t[o, q]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars
+from tensorlang.ir.nodes import Load, Var
+from tensorlang.schedules.convolution.products import Product, makers, stage_reading
+from tensorlang.schedules.convolution.tiles import core, vector_lines
+from tensorlang.schedules.generic import generic, inline_producers, one_stage
+from tensorlang.schedules.stages import Stage
+from tensorlang.schedules.tiling import (
+    cut,
+    extent,
+    fused,
+    is_part,
+    parallelize,
+)
+from tensorlang.scheduling import Knobs, Schedule
+
+_SMALLEST = 4  # side of a square that is transposed in registers
+
+
+def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
+    """Write results by pixels; the sums are a contraction like any other."""
+    inline_producers(s)
+    copies = [each.name for p in sums for each in makers(s, p.image.buffer)]
+    for product in sums:
+        for way in (_by_pixels, _transposed):
+            reader = stage_reading(s, product.output.name)
+            if reader is not None:
+                s.attempt(way, s, reader, product)
+        one_stage(s, knobs, product.name)
+    for copy in dict.fromkeys(copies):  # padded by now
+        s.attempt(_lines, s, copy)
+    generic(s, knobs)
+    return set()
+
+
+def _lines(s: Schedule, copy: str) -> None:
+    """Copy images line by line, channels in vectors."""
+    vector_lines(s, copy, core(s, copy).lanes)
+    parallelize(s, s.loops(copy)[:2])
+
+
+def _load(reader: Stage, product: Product) -> Load:
+    """The load of the sums."""
+    (load,) = (each for each in reader.loads if each.buffer == product.output)
+    return load
+
+
+def _by_pixels(s: Schedule, reader: Stage, product: Product) -> None:
+    """Fuse the lines of an image with its columns."""
+    for index in _load(reader, product).indices:
+        loops = [each for each in reader.loops if reader.axis(each) in free_vars(index)]
+        if not isinstance(index, Var) and len(loops) > 1:
+            fused(s, [each.var.name for each in loops])
+            s.fuse_axes(reader.name, [reader.axis(each).name for each in loops])
+
+
+def _transposed(s: Schedule, reader: Stage, product: Product) -> None:
+    """Transpose squares of the sums where they are read, if pixels come last.
+
+    Raises:
+        ScheduleError: they do not, or there are too few.
+    """
+    *_, output, pixel = reader.loops
+    load, axes = _load(reader, product), (reader.axis(pixel), reader.axis(output))
+    if load.indices[-1] != axes[1] or axes[0] not in load.indices:
+        raise ScheduleError("channels are not moved")
+    side = min(core(s, reader.name).lanes, core(s, reader.name).registers // 2)
+    if min(extent(s, loop.var.name) or 0 for loop in (output, pixel)) < _SMALLEST:
+        raise ScheduleError("there are no squares to transpose")
+    dims = load.indices.index(axes[0]), len(load.indices) - 1
+    block, *rest = cut(s, reader.name, pixel.var.name, side)
+    for part in rest:
+        _in_lanes(s, part)
+    while side >= _SMALLEST:
+        block, *left = cut(s, block, output.var.name, side)
+        loop = next(n for n in s.loops(block) if is_part(n, output.var.name))
+        if (extent(s, loop) or 0) % side == 0:
+            _squares(s, block, (output.var.name, pixel.var.name), side, product, dims)
+            if not left:
+                return
+            (block,) = left
+        side //= 2
+    _in_lanes(s, block)
+
+
+def _squares(  # noqa: PLR0917 - the parts of a copy
+    s: Schedule,
+    block: str,
+    names: tuple[str, str],
+    side: int,
+    product: Product,
+    dims: tuple[int, int],
+) -> None:
+    """Read whole squares, transposed."""
+    around = s.loops(block)
+    output, pixel = (next(n for n in around if is_part(n, name)) for name in names)
+    outer = [name for name in around if name not in {output, pixel}]
+    o_0, o_1 = s.split(output, [None, side])
+    q_0, q_1 = s.split(pixel, [None, min(side, extent(s, pixel) or side)])
+    s.reorder(*outer, o_0, q_0, o_1, q_1)
+    copy, square = s.cache_read(block, product.output.name, "register", at=q_0)
+    given = [f"d{n}" for n in range(product.output.ndim)]
+    laid = [name for n, name in enumerate(given) if n not in dims]
+    laid += [given[dims[1]], given[dims[0]]]
+    s.transform_layout(square, f"lambda {', '.join(given)}: ({', '.join(laid)})")
+    name = f"copy_by_columns_{side}x{side}x{product.output.dtype}"
+    s.tensorize(s.loops(copy)[-2], name)
+    s.unroll(o_1)
+    s.vectorize(q_1)
+    parallelize(s, [*outer, o_0, q_0])
+
+
+def _in_lanes(s: Schedule, block: str) -> None:
+    """Write what is left of the pixels or of the outputs in vectors of pixels."""
+    *outer, pixel = s.loops(block)
+    lanes = core(s, block).lanes
+    several, lane = s.split(pixel, [None, min(lanes, extent(s, pixel) or lanes)])
+    s.vectorize(lane)
+    parallelize(s, [*outer, several])

@@ -1,0 +1,123 @@
+"""Convolutions by dot products of groups of channels, with a row for each pixel."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorlang import targets
+from tensorlang.instructions import DOT_PRODUCTS
+from tensorlang.ops import nn, pin
+from tensorlang.ops.kernels.building import default, preferred
+from tensorlang.workload import Workload
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+DOTS = targets.Target(
+    device="emulated",
+    arch="x86_64",
+    features=("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16"),
+    vector_bits=512,
+    vector_registers=32,
+)
+# images, weights, and how they are convolved
+CASES = {
+    "ragged": ((2, 5, 9, 11), (17, 5, 3, 3), {"padding": 1}),
+    "strided": ((3, 34, 8, 8), (40, 34, 5, 5), {"stride": 2, "padding": 2}),
+    "dilated": ((1, 6, 12, 10), (20, 6, 3, 2), {"dilation": (2, 3)}),
+    "groups": ((2, 12, 7, 6), (24, 3, 3, 3), {"groups": 4, "padding": (1, 0)}),
+    "one channel": ((2, 1, 9, 9), (3, 1, 3, 3), {}),
+    "one pixel": ((2, 8, 3, 3), (18, 8, 3, 3), {}),
+    "single pixels": ((2, 7, 5, 5), (6, 7, 1, 1), {"stride": 2}),
+    "cropped after": ((1, 4, 6, 6), (16, 4, 2, 2), {"padding": (0, 1, 2, 0)}),
+    "no images": ((0, 4, 6, 6), (16, 4, 3, 3), {}),
+}
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return np.random.default_rng(shape).standard_normal(shape).astype(BF16)
+
+
+def reference(x, w, *, stride=1, padding=0, dilation=1, groups=1):
+    """The direct sum in f64, and that of absolute values."""
+
+    def each(given, count):
+        return (given,) * count if isinstance(given, int) else given
+
+    (sy, sx), (dy, dx) = each(stride, 2), each(dilation, 2)
+    sides = each(padding, 2) if len(each(padding, 2)) == 2 else padding
+    top, bottom, left, right = np.repeat(sides, 2) if len(sides) == 2 else sides
+    x = np.pad(x.astype("f8"), [(0, 0), (0, 0), (top, bottom), (left, right)])
+    w = w.astype("f8")
+    height, width = (
+        (n - 1) * d + 1 for n, d in zip(w.shape[2:], (dy, dx), strict=True)
+    )
+    seen = np.lib.stride_tricks.sliding_window_view(x, (height, width), axis=(2, 3))
+    seen = seen[:, :, ::sy, ::sx, ::dy, ::dx]
+    inputs, outputs = w.shape[1], w.shape[0] // groups
+
+    def summed(seen, w):
+        parts = [
+            np.einsum(
+                "bchwyx,ocyx->bohw",
+                seen[:, g * inputs : (g + 1) * inputs],
+                w[g * outputs : (g + 1) * outputs],
+            )
+            for g in range(groups)
+        ]
+        return np.concatenate(parts, axis=1)
+
+    return summed(seen, w), summed(np.abs(seen), np.abs(w))
+
+
+def workload(x, w, layout, how) -> Workload:
+    return nn.conv2d.workload(x.shape, w.shape, dtypes="bf16", layout=layout, **how)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("case", CASES)
+def test_sums_are_those_of_f64(case, layout):
+    (images, weights, how) = CASES[case]
+    x, w = drawn(*images), drawn(*weights)
+    expected, size = reference(x, w, **how)
+    last = layout == "NHWC"
+    given = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x
+    with pin("nn.conv2d:algorithm=dot_products"):
+        made = nn.conv2d(given, w, layout=layout, **how)
+    made = np.moveaxis(made, -1, 1) if last else made
+    bound = 2**-8 * np.abs(expected) + 2**-20 * size
+    assert made.shape == expected.shape
+    assert (np.abs(made.astype("f8") - expected) <= bound).all()
+
+
+def test_bias_addend_and_activation():
+    x, w, b = drawn(2, 6, 9, 9), drawn(21, 6, 3, 3), drawn(21)
+    addend = drawn(2, 21, 9, 9)
+    sums, size = reference(x, w, padding=1)
+    shifted = sums + b.astype("f8")[:, None, None] + addend.astype("f8")
+    with pin("nn.conv2d:algorithm=dot_products"):
+        made = nn.conv2d(x, w, b, padding=1, activation="relu", addend=addend)
+    bound = 2**-8 * np.abs(shifted) + 2**-19 * (size + 1)
+    assert (np.abs(made.astype("f8") - np.maximum(shifted, 0)) <= bound).all()
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("case", ["ragged", "strided", "groups"])
+def test_the_instruction_by_its_meaning(case, layout):
+    (images, weights, how) = CASES[case]
+    x, w = drawn(*images), drawn(*weights)
+    given = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if layout == "NHWC" else x
+    asked = workload(given, w, layout, how)
+    made, _ = default(nn.conv2d, asked, DOTS, {"algorithm": "dot_products"})
+    assert not any("by_groups" in str(each) for each in made.declined)
+    (row,) = (row for row in DOT_PRODUCTS.values() if row.fits(DOTS.features))
+    assert row.name in str(made.function)
+
+
+def test_dot_products_are_preferred_where_there_are_any():
+    asked = workload(drawn(1, 28, 28, 64), drawn(64, 64, 3, 3), "NHWC", {})
+    assert preferred(nn.conv2d, asked, DOTS) == "dot_products"
+    plain = targets.Target(
+        device="plain", features=("avx2", "fma"), vector_bits=256, vector_registers=16
+    )
+    assert preferred(nn.conv2d, asked, plain) == "channels_last"
