@@ -7,10 +7,11 @@ The processor's dot or matrix products take groups of channels; see
 `contraction.dot_groups`. Whoever reads the sums goes over them by the same pixels. With
 channels first, results are transposed in registers:
 
-    for b, o_0, q_0 in parallel(...):
-        t[o, q] = sums[b, q, o]                 a square
-        for o_1 in unrolled(16):
-            for q_1 in vectorized(16): y[b, o, q] = t[o, q]
+    for q_0 in parallel(pixels // 16):
+        for b, o_0 in range(...):
+            t[o, q] = sums[b, q, o]             a square
+            for o_1 in unrolled(16):
+                for q_1 in vectorized(16): y[b, o, q] = t[o, q]
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from tensorlang.schedules.generic import generic, inline_producers, one_stage
 from tensorlang.schedules.stages import Stage
 from tensorlang.schedules.tiling import (
     cut,
+    cut_at,
     extent,
     fused,
-    is_part,
     parallelize,
 )
 from tensorlang.scheduling import Knobs, Schedule
@@ -79,44 +80,49 @@ def _transposed(s: Schedule, reader: Stage, product: Product) -> None:
     Raises:
         ScheduleError: they do not, or there are too few.
     """
-    *_, output, pixel = reader.loops
+    *around, output, pixel = reader.loops
     load, axes = _load(reader, product), (reader.axis(pixel), reader.axis(output))
     if load.indices[-1] != axes[1] or axes[0] not in load.indices:
         raise ScheduleError("channels are not moved")
-    side = min(core(s, reader.name).lanes, core(s, reader.name).registers // 2)
-    if min(extent(s, loop.var.name) or 0 for loop in (output, pixel)) < _SMALLEST:
+    model = core(s, reader.name)
+    side = min(model.lanes, model.registers // 2)
+    if min(extent(s, loop.var.name) or 0 for loop in (output, pixel)) < side:
         raise ScheduleError("there are no squares to transpose")
     dims = load.indices.index(axes[0]), len(load.indices) - 1
     block, *rest = cut(s, reader.name, pixel.var.name, side)
     for part in rest:
         _in_lanes(s, part)
-    while side >= _SMALLEST:
-        block, *left = cut(s, block, output.var.name, side)
-        loop = next(n for n in s.loops(block) if is_part(n, output.var.name))
-        if (extent(s, loop) or 0) % side == 0:
-            _squares(s, block, (output.var.name, pixel.var.name), side, product, dims)
-            if not left:
-                return
-            (block,) = left
-        side //= 2
-    _in_lanes(s, block)
+    outer = [loop.var.name for loop in around]
+    q_0, q_1 = s.split(pixel.var.name, [None, side])
+    several = (extent(s, q_0) or 1) >= side
+    # not fused with others, so that the pixels of a vector are seen to be contiguous
+    order = [q_0, *outer] if several else [*outer, q_0]
+    s.reorder(*order, output.var.name, q_1)
+    while True:
+        loop = s.loops(block)[-2]
+        length = extent(s, loop) or 1
+        whole = length // side * side
+        if side < _SMALLEST:
+            s.unroll(loop)
+            s.vectorize(s.loops(block)[-1])
+            break
+        left = cut_at(s, block, loop, whole)[1:] if 0 < whole < length else []
+        if whole:
+            _squares(s, block, side, product, dims)
+        if whole == length:
+            break
+        block, side = (left or [block])[0], side // 2
+    parallelize(s, order[:1] if several else outer)
 
 
-def _squares(  # noqa: PLR0917 - the parts of a copy
-    s: Schedule,
-    block: str,
-    names: tuple[str, str],
-    side: int,
-    product: Product,
-    dims: tuple[int, int],
+def _squares(
+    s: Schedule, block: str, side: int, product: Product, dims: tuple[int, int]
 ) -> None:
     """Read whole squares, transposed."""
-    around = s.loops(block)
-    output, pixel = (next(n for n in around if is_part(n, name)) for name in names)
-    outer = [name for name in around if name not in {output, pixel}]
+    *_, output, pixel = s.loops(block)
     o_0, o_1 = s.split(output, [None, side])
-    q_0, q_1 = s.split(pixel, [None, min(side, extent(s, pixel) or side)])
-    s.reorder(*outer, o_0, q_0, o_1, q_1)
+    q_0, q_1 = s.split(pixel, [None, side])
+    s.reorder(o_0, q_0, o_1, q_1)
     copy, square = s.cache_read(block, product.output.name, "register", at=q_0)
     given = [f"d{n}" for n in range(product.output.ndim)]
     laid = [name for n, name in enumerate(given) if n not in dims]
@@ -126,13 +132,12 @@ def _squares(  # noqa: PLR0917 - the parts of a copy
     s.tensorize(s.loops(copy)[-2], name)
     s.unroll(o_1)
     s.vectorize(q_1)
-    parallelize(s, [*outer, o_0, q_0])
 
 
 def _in_lanes(s: Schedule, block: str) -> None:
-    """Write what is left of the pixels or of the outputs in vectors of pixels."""
+    """Write what is left of the pixels in vectors of them."""
     *outer, pixel = s.loops(block)
     lanes = core(s, block).lanes
-    several, lane = s.split(pixel, [None, min(lanes, extent(s, pixel) or lanes)])
+    _, lane = s.split(pixel, [None, min(lanes, extent(s, pixel) or lanes)])
     s.vectorize(lane)
-    parallelize(s, [*outer, several])
+    parallelize(s, outer)

@@ -137,22 +137,41 @@ def _lane_by_lane(access: ir.Load | ir.Store, dtype: DType) -> bool:
     """Whether lanes are to be loaded or stored one by one.
 
     No processor gathers elements of less than 32 bits: LLVM would take each address out
-    of a vector, though most of them differ by constants.
+    of a vector, though they differ by constants.
     """
     index = access.indices[0] if access.indices else None
     if index is None or dtype.lanes == 1 or contiguous(index):
         return False
-    return dtype.bits < _GATHERED and _plain(index)
+    offsets = _offsets(index) if dtype.bits < _GATHERED else None
+    return offsets is not None and len({*offsets}) == dtype.lanes
 
 
-def _plain(index: ir.Expr) -> bool:
-    """Whether an index is made of ramps and splats by arithmetic."""
+def _offsets(index: ir.Expr) -> list[int] | None:
+    """What is added to the first lane of an index in each, if that is constant."""
+    count = range(index.dtype.lanes)
     match index:
-        case ir.Binary(a=a, b=b):
-            return _plain(a) and _plain(b)
-        case ir.Ramp() | ir.Splat():
-            return True
-    return False
+        case ir.Splat():
+            return [0 for _ in count]
+        case ir.Ramp(stride=ir.Const(value=step)):
+            return [int(step) * n for n in count]
+        case ir.Binary(op="add" | "sub" as op, a=a, b=b):
+            first, second = _offsets(a), _offsets(b)
+            if first is None or second is None:
+                return None
+            sign = 1 if op == "add" else -1
+            return [x + sign * y for x, y in zip(first, second, strict=True)]
+        case ir.Binary(op="mul", a=a, b=ir.Splat(value=ir.Const(value=by))):
+            found = _offsets(a)
+            return found and [n * int(by) for n in found]
+        case ir.Binary(
+            op="floordiv" | "floormod" as op,
+            a=ir.Ramp(base=ir.Const(value=base), stride=ir.Const(value=step)),
+            b=ir.Splat(value=ir.Const(value=by)),
+        ) if by > 0:
+            digits = [divmod(int(base) + int(step) * n, int(by)) for n in count]
+            values = [q if op == "floordiv" else r for q, r in digits]
+            return [value - values[0] for value in values]
+    return None
 
 
 def _lane(index: ir.Expr, lane: int) -> ir.Expr:

@@ -153,3 +153,11 @@ def test_inner_loops_are_dot_products(cpu, m):
     count = used.count(mnemonic)
     assert count >= (8 if m > 1 else 2), body
     assert len(used) <= 2 * count + 8, body
+
+
+@pytest.mark.parametrize(("m", "n"), [(8, 41), (13, 70)])
+def test_results_are_written_from_the_tiles_of_padded_columns(m, n):
+    s = scheduled(product(m, n, 64, ("u8", "i8")), targets.get("llvm"), rows=4)
+    assert not re.search(r'block\(\s*"y"', str(s.function))
+    x, w, expected = arrays(m, n, 64, ("u8", "i8"))
+    np.testing.assert_array_equal(build(s.function, store=False)(x, w), expected)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -121,3 +123,9 @@ def test_dot_products_are_preferred_where_there_are_any():
         device="plain", features=("avx2", "fma"), vector_bits=256, vector_registers=16
     )
     assert preferred(nn.conv2d, asked, plain) == "channels_last"
+
+
+def test_results_with_channels_last_are_written_from_the_tiles():
+    asked = workload(drawn(2, 12, 12, 6), drawn(20, 6, 3, 3), "NHWC", {})
+    made, _ = default(nn.conv2d, asked, DOTS, {"algorithm": "dot_products"})
+    assert not re.search(r'block\(\s*"y"', str(made.function))
