@@ -124,18 +124,20 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
     s, row = plan.s, found.row
     around = s.loops(block)
     i, j, *folds = (n for name in names for n in around if tiling.is_part(n, name))
-    outer = [n for n in around if n not in (i, j, *folds)]
+    taps = [n for of in found.around for n in around if tiling.is_part(n, of)]
+    outer = [n for n in around if n not in (i, j, *taps, *folds)]
     height = min(rows, row.rows)
     i_0, i_1, i_2 = s.split(i, [None, rows // height, height])
     wide = min(SIDE, (tiling.extent(s, j) or row.lanes) // row.lanes)
     j_0, j_1, j_2 = s.split(j, [None, wide, row.lanes])
     k_0, k_1, k_2 = s.split(folds[-1], [None, row.steps, row.group])
-    s.reorder(*outer, *folds[:-1], j_0, i_0, k_0, i_1, j_1, i_2, j_2, k_1, k_2)
+    steps = (*taps, k_0)
+    s.reorder(*outer, *folds[:-1], j_0, i_0, *steps, i_1, j_1, i_2, j_2, k_1, k_2)
     output = found.stage.output
     write, sums = s.cache_write(block, output.name, "register", at=i_0, accumulate=True)
     copy, _ = s.cache_read(write, sums, "register", at=i_0)
     _by_tiles(s, found, sums, height)
-    start = s.decompose_reduction(block, k_0)
+    start = s.decompose_reduction(block, steps[0])
     for loop in (i_1, j_1):
         s.unroll(loop)
     s.tensorize(block, matrix_name(row, height, layout))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from tensorlang import targets
-from tensorlang.instructions import DOT_PRODUCTS
 from tensorlang.ops import nn, pin
 from tensorlang.ops.kernels.building import default, preferred
+from tensorlang.ops.nn.convolution_problem import of
+from tensorlang.runtime import build
 from tensorlang.workload import Workload
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -32,6 +34,7 @@ CASES = {
     "one pixel": ((2, 8, 3, 3), (18, 8, 3, 3), {}),
     "single pixels": ((2, 7, 5, 5), (6, 7, 1, 1), {"stride": 2}),
     "cropped after": ((1, 4, 6, 6), (16, 4, 2, 2), {"padding": (0, 1, 2, 0)}),
+    "lines of 32": ((2, 20, 3, 32), (37, 20, 3, 3), {"padding": 1}),
     "no images": ((0, 4, 6, 6), (16, 4, 3, 3), {}),
 }
 
@@ -76,6 +79,12 @@ def workload(x, w, layout, how) -> Workload:
     return nn.conv2d.workload(x.shape, w.shape, dtypes="bf16", layout=layout, **how)
 
 
+def _canonical(x, w, layout, how) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of images and weights as kernels take them."""
+    problem = of(workload(x, w, layout, how))
+    return problem.x, problem.w
+
+
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("case", CASES)
 def test_sums_are_those_of_f64(case, layout):
@@ -104,16 +113,35 @@ def test_bias_addend_and_activation():
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("case", ["ragged", "strided", "groups"])
-def test_the_instruction_by_its_meaning(case, layout):
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("dpbf16ps", "ragged"),
+        ("dpbf16ps", "strided"),
+        ("dpbf16ps", "groups"),
+        ("tdpbf16ps", "lines of 32"),  # a tile's pixels lie in one line
+    ],
+)
+def test_the_instructions_by_their_meaning(name, case, layout):
     (images, weights, how) = CASES[case]
     x, w = drawn(*images), drawn(*weights)
-    given = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if layout == "NHWC" else x
-    asked = workload(given, w, layout, how)
-    made, _ = default(nn.conv2d, asked, DOTS, {"algorithm": "dot_products"})
-    assert not any("by_groups" in str(each) for each in made.declined)
-    (row,) = (row for row in DOT_PRODUCTS.values() if row.fits(DOTS.features))
-    assert row.name in str(made.function)
+    last = layout == "NHWC"
+    given = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x
+    target, pins = DOTS, {"algorithm": "dot_products"}
+    if name != "dpbf16ps":
+        amx = (*DOTS.features, "amx_tile", "amx_bf16")
+        target, pins = replace(DOTS, features=amx), pins | {"products": "tiles"}
+    made, _ = default(nn.conv2d, workload(given, w, layout, how), target, pins)
+    assert name in str(made.function), made.declined
+    kernel = build(made.function, target, store=False, by_meaning=True)
+    expected, size = reference(x, w, **how)
+    shapes = _canonical(given, w, layout, how)
+    found = kernel(*(a.reshape(n) for a, n in zip((given, w), shapes, strict=True)))
+    lying = np.moveaxis(expected, 1, -1) if last else expected
+    found = found.reshape(lying.shape)
+    found = np.moveaxis(found, -1, 1) if last else found
+    bound = 2**-8 * np.abs(expected) + 2**-20 * size
+    assert (np.abs(found.astype("f8") - expected) <= bound).all()
 
 
 def test_dot_products_are_preferred_where_there_are_any():
