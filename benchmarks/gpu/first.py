@@ -100,6 +100,17 @@ def _dense(dtype: str) -> Case:
     return call
 
 
+def _gradient(target: str) -> Any:
+    """Products that read their operands transposed."""
+    import numpy as np
+
+    from tensorlang.ops import nn
+
+    given = (_normal(*shape, dtype="bfloat16") for shape in ((256, 64), (256, 128)))
+    found = nn.dense_grad(*given, _normal(64, 128, dtype="bfloat16"), target=target)
+    return np.concatenate([np.asarray(each).ravel() for each in found[:2]])
+
+
 def _convolution(target: str) -> Any:
     from tensorlang.ops import nn
 
@@ -115,6 +126,7 @@ KINDS: dict[str, tuple[Case, float]] = {
     "rows": (_rows, 1e-5),
     "dense f32": (_dense("float32"), 1e-5),
     "dense bf16": (_dense("bfloat16"), 2e-2),
+    "gradient bf16": (_gradient, 2e-2),
     "sum": (_sum, 1e-5),
     "update": (_update, 1e-6),
     "dropout": (_dropout, 0.0),

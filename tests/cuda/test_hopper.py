@@ -10,6 +10,8 @@ import pytest
 from tensorlang import build
 from tensorlang.ir import run
 from tensorlang.ir.text.parser import parse
+from tensorlang.ops import find, nn
+from tensorlang.ops.kernels.building import default
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hopper_ring.py"
 RNG = np.random.default_rng(7)
@@ -39,6 +41,35 @@ def test_a_ring_multiplies(hopper_ring, device, shape, width, stages):
     np.testing.assert_array_equal(
         c, a.astype("f4") @ b.astype("f4").T
     )  # exact: integers
+
+
+@pytest.mark.parametrize("knobs", [{}, {"in_flight": 1}, {"in_flight": 0}])
+@pytest.mark.parametrize("shape", [(64, 64, 64), (200, 328, 136), (512, 512, 1024)])
+def test_products_of_warpgroups_read_either_order(device, shape, knobs):
+    if "wgmma" not in device.features:
+        pytest.skip(f"no GPU of Hopper: this one is {device.arch}")
+    m, n, k = shape
+    op, given = find("nn.dense"), ((m, k), (k, n))
+    workload = op.workload(*given, dtypes="f16", layout="io")
+    kernel = build(default(op, workload, device, knobs)[0], device)
+    x, w = (RNG.integers(-2, 3, size).astype(np.float16) for size in given)
+    y = np.zeros((m, n), np.float16)
+    kernel.launch(x, w, y)
+    assert "wgmma" in kernel.source
+    np.testing.assert_array_equal(y, x.astype("f4") @ w.astype("f4"))  # exact
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 64), (200, 328, 136), (512, 512, 1024)])
+def test_a_gradient_multiplies(device, shape):
+    m, n, k = shape
+    dy, x, w = (
+        RNG.integers(-1, 2, size).astype(np.float16)
+        for size in ((m, n), (m, k), (n, k))
+    )
+    dx, dw, _ = nn.dense_grad(dy, x, w, target=device)
+    dy, x, w = (each.astype("f4") for each in (dy, x, w))
+    np.testing.assert_array_equal(dx, dy @ w)
+    np.testing.assert_array_equal(dw, dy.T @ x)
 
 
 FOLD = """
