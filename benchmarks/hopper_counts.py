@@ -18,10 +18,10 @@ from functools import cache
 
 from tensorlang import build, targets
 from tensorlang.codegen.simt.host import launches
+from tensorlang.machine.gpus import DEVICES
 from tensorlang.ops import Operator, find
 from tensorlang.ops.kernels.building import default
 from tensorlang.runtime import Kernel
-from tensorlang.tuner.limits.gpu_specs import DEVICES
 from tensorlang.tuner.static.cost import static_cost
 from tensorlang.workload import Workload
 

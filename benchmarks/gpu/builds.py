@@ -23,8 +23,8 @@ from tensorlang import targets
 from tensorlang.cli import options
 from tensorlang.errors import TensorlangError
 from tensorlang.ir import as_dtype
+from tensorlang.machine.gpus import gpu_of
 from tensorlang.targets import Target
-from tensorlang.tuner.limits.gpu_specs import gpu_of
 
 _BUILT = ": built"
 Asked = tuple[str, ...]  # an operator and options, as `tlang tune` takes them

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import writes
 from tensorlang.ir.nodes import Buffer, Const
+from tensorlang.machine.gpus import Gpu, gpu_of
 from tensorlang.schedules.simt.fragments import (
     Lanes,
     fragment_layout,
@@ -48,6 +50,8 @@ _GROUPS: Final = (1, 2)
 _COLUMNS: Final = (64, 128, 256)
 _DEPTH: Final = 64  # steps of k in a row of 128 bytes
 _CHUNK: Final = 8  # elements in 16 bytes
+_BYTES: Final = 2  # of an element
+_BANKS: Final = 128  # bytes of shared memory that a clock moves
 _STAGES: Final = (2, 3, 4, 5, 6)
 _USUAL_STAGES: Final = 4
 _FLIGHTS: Final = (0, 1)
@@ -174,7 +178,7 @@ def _blocks(s: Schedule, knobs: Knobs, stage: Stage, tile: Tile) -> int | None:
 def _largest(
     s: Schedule, stage: Stage, sizes: tuple[int | None, int | None]
 ) -> tuple[int, int]:
-    """Warpgroups and columns: the most that the sizes fill, with a tile for each block.
+    """Warpgroups and columns: the fastest tile of known sizes, else the largest.
 
     An expensive epilogue is written out for fewer columns.
     """
@@ -187,11 +191,29 @@ def _largest(
         for groups in reversed(_GROUPS)
         if wide <= most and wide <= (columns or wide) and groups <= filled
     ]
-    if rows is None or columns is None:
+    gpu = None if s.target is None else gpu_of(s.target)
+    if rows is None or columns is None or gpu is None:
         return found[0]
     count = _processors(s)
-    enough = (x for x in found if _tiles(sizes, (_ROWS * x[0], x[1]), count) >= count)
-    return next(enough, found[-1])
+    clocks = partial(_clocks, gpu, count, (rows, columns))
+    return min(found, key=lambda x: clocks(Tile(*x)))
+
+
+def _clocks(gpu: Gpu, processors: int, sizes: tuple[int, int], tile: Tile) -> float:
+    """Clocks of a step of k, of all tiles: of the unit that is busiest.
+
+    These are the tensor cores, shared memory, which copies fill and each warpgroup
+    reads, and the L2 cache.
+    """
+    tiles = _tiles(sizes, (tile.rows, tile.columns), processors)
+    own = -(-tiles // processors)  # of the busiest multiprocessor
+    brought = tile.rows + tile.columns
+    read = tile.groups * (_ROWS + tile.columns)
+    return max(
+        own * tile.rows * tile.columns / gpu.group_products,
+        own * _BYTES * (brought + read) / _BANKS,
+        tiles * _BYTES * brought / gpu.cache,
+    )
 
 
 def _processors(s: Schedule) -> int:

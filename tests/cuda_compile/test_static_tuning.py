@@ -6,11 +6,11 @@ from tensorlang import records, targets, tune
 from tensorlang.cli.app import app
 from tensorlang.errors import TargetError
 from tensorlang.ir.text.parser import parse
+from tensorlang.machine.gpus import DEVICES
 from tensorlang.ops import find
 from tensorlang.ops.kernels.building import default
 from tensorlang.ops.kernels.requests import requested
 from tensorlang.runtime import build
-from tensorlang.tuner.limits.gpu_specs import DEVICES
 from tensorlang.tuner.search.pruning import overrun, refusal
 from tensorlang.tuner.static.cost import static_cost
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from tensorlang import lazy
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.visit import children, walk
+from tensorlang.machine.gpus import MOST_REGISTERS, REGISTER_FILE, gpu_of
 from tensorlang.targets import Target
-from tensorlang.tuner.limits.gpu_specs import MOST_REGISTERS, REGISTER_FILE, gpu_of
 
 with lazy.modules(__name__):  # for GPUs only
     from tensorlang.codegen.simt import host

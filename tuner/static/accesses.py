@@ -26,7 +26,7 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.gpu_effects import GPU_EFFECTS
 from tensorlang.ir.visit import children, walk
-from tensorlang.tuner.limits.gpu_specs import WARP
+from tensorlang.machine.gpus import WARP
 
 if TYPE_CHECKING:
     from tensorlang.codegen.simt.host import Launch

@@ -12,7 +12,7 @@ products of warpgroups read; *tensor cores*: the products of warpgroups at the r
 the data sheet.
 
 A multiprocessor runs its share of the blocks in waves, and its resident blocks
-(`gpu_specs.Gpu.resident`, from registers and shared memory) hide latency by Little's
+(`machine.gpus.Gpu.resident`, from registers and shared memory) hide latency by Little's
 law, following Volkov ("Understanding latency hiding on GPUs", 2016): each group of a
 thread's loads in flight takes the device memory latency once, as measured by Luo et al.
 ("Benchmarking and dissecting the NVIDIA Hopper GPU architecture", 2024); a barrier
@@ -39,8 +39,8 @@ from typing import TYPE_CHECKING, Final
 
 from tensorlang.codegen.simt.host import data_of, host_program, launches
 from tensorlang.errors import TuningError
+from tensorlang.machine.gpus import WARP, Gpu, gpu_of
 from tensorlang.runtime import host_program as hosting
-from tensorlang.tuner.limits.gpu_specs import WARP, Gpu, gpu_of
 from tensorlang.tuner.static import sass
 from tensorlang.tuner.static.accesses import SECTOR, Traffic, Unknown, traffic
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tensorlang.tuner.limits.gpu_specs import Gpu
+    from tensorlang.machine.gpus import Gpu
 
 _TURNS: Final = 8
 _SCHEDULERS: Final = 4

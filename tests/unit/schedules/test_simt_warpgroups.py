@@ -57,6 +57,22 @@ def test_planted_faults_are_found(old, new, message):
         error_of(parse(text.replace(old, new)), 64, 64, 192)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        ((4096, 4096), (2, 256)),
+        ((1024, 1024), (1, 128)),  # smaller ones ask more of the L2 cache
+        ((512, 512), (1, 64)),  # larger ones leave multiprocessors without any
+        ((64, 4096), (1, 64)),  # one for each of 64
+    ],
+)
+def test_the_fastest_tile_is_chosen_for_known_sizes(sizes, tile):
+    op, (n, k) = find("nn.dense_grad"), sizes
+    workload = op.workload((8192, n), (8192, k), (n, k), dtypes="bf16")
+    knobs = default(op, workload, HOPPER, {})[1].values
+    assert (knobs["warpgroups_dw_sum"], knobs["group_columns_dw_sum"]) == tile
+
+
 ALONE = replace(HOPPER, threads=1, index=0)  # one block for all tiles
 
 

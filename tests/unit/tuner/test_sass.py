@@ -1,6 +1,6 @@
 """Machine code as it is issued: loops count eightfold, and rates tell the cycles."""
 
-from tensorlang.tuner.limits.gpu_specs import GPUS
+from tensorlang.machine.gpus import GPUS
 from tensorlang.tuner.static.sass import kernels
 
 TEXT = """

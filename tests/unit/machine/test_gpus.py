@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tensorlang import targets
-from tensorlang.tuner.limits.gpu_specs import DEVICES, GPUS, gpu_of
+from tensorlang.machine.gpus import DEVICES, GPUS, gpu_of
 
 
 @pytest.mark.parametrize(
