@@ -205,9 +205,9 @@ class Operator:  # noqa: D101 - it has one
             )
         usual_alias = (self.__name__,) if self.in_library else ()
         self.aliases = usual_alias if aliases is None else aliases
-        registry.register(self)
         if not self.in_library:
             assert self.parameters  # reports a faulty signature at the definition
+        registry.register(self)
 
     @property
     def in_library(self) -> bool:

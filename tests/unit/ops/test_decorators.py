@@ -11,6 +11,7 @@ import pytest
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ops import elementwise, fold, operator
+from tensorlang.ops.registry import operators
 from tensorlang.ops.spec.signature import (
     Arrays,
     Batch,
@@ -85,6 +86,7 @@ def test_parameters_of_another_operator():
 def test_keywords_stand_for_nothing_by_themselves():
     with pytest.raises(OperatorError, match="a definition names its arrays: no"):
         operator("decorated.keywords")(lambda x, **_: x)
+    assert "decorated.keywords" not in {op.id for op in operators()}
 
 
 def test_what_is_no_definition():
