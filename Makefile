@@ -1,5 +1,7 @@
 # One way in. `make help` lists the targets.
 SHELL := /bin/bash
+# tests start hundreds of processes, which import what the first of them compiled
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
