@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tensorlang.tuner.measurement.telemetry import State
 
 Clock = Callable[[], int]
-RESOLUTION_FACTOR: Final = 1000  # minimum clock ticks per sample
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.state import Machine
     from tensorlang.ir.nodes import Arrive, BarrierObject, Stmt, Wait
 
-OBJECT = "@object"  # variable with the object that lanes copy for
-
 
 class Objects:
     """The barrier objects of one declaration, in all blocks that run it.
