@@ -216,7 +216,7 @@ def wait_copies(groups: ExprLike) -> Call:
 
 
 def wait_products(groups: ExprLike) -> Call:
-    """Wait for all but the last `groups` (i64) products of the thread's warpgroup."""
+    """Wait, in a role, for all but a warpgroup's last `groups` (0 to 7) products."""
     return native("wait_products", groups)
 
 

@@ -57,9 +57,10 @@ def swizzle_of(buffer: Buffer) -> int | None:
 
 
 def is_paneled(buffer: Buffer) -> bool:
-    """Whether a buffer's matrices consist of contiguous tiles of 64 by 64.
+    """Whether a buffer's matrices are panels of 64 columns, one right after another.
 
-    Elements have 16 bits, so that rows have 128 bytes: these are swizzled.
+    Panels consist of tiles of 64 rows. Elements have 16 bits, so that rows have 128
+    bytes: these are swizzled, and a matrix starts where the pattern does.
     """
     shape, found = extents(buffer), places(buffer)
     if shape is None or found is None or len(shape) < 2 or buffer.dtype.bytes != 2:
@@ -67,11 +68,12 @@ def is_paneled(buffer: Buffer) -> bool:
     if shape[-2] % TILE or shape[-1] % TILE:
         return False
     at = np.ravel_multi_index(found, [int(axis.max()) + 1 for axis in found])
-    parts = at.reshape(-1, shape[-2] // TILE, TILE, shape[-1] // TILE, TILE)
-    tiles = parts.swapaxes(2, 3)
-    r, c = np.indices((TILE, TILE))
-    wanted = r * TILE + (c // 8 ^ r % 8) * 8 + c % 8
-    return bool((tiles - tiles[..., :1, :1] == wanted).all())
+    matrices = at.reshape(-1, *shape[-2:])
+    start = matrices[:, :1, :1]
+    r, c = np.indices(shape[-2:])
+    panel = c // TILE * shape[-2] * TILE
+    wanted = panel + r * TILE + (c % TILE // 8 ^ r % 8) * 8 + c % 8
+    return bool((matrices - start == wanted).all() and (start % (8 * TILE) == 0).all())
 
 
 def has_sums(buffer: Buffer) -> bool:

@@ -97,6 +97,21 @@ def _is_collective(node: ir.Node) -> bool:
     return isinstance(node, ir.Block) and node.scope == "warpgroup"
 
 
+def _waits(loop: ir.For) -> bool:
+    """Whether the steps of a loop wait for products, which go on until then."""
+    return any(map(_is_wait, children(loop.body)))
+
+
+def _started(node: ir.Node) -> int:
+    """Products that a statement leaves to a later wait; 2 or more for several."""
+    if isinstance(node, ir.Block) and _is_collective(node):
+        return int(not is_store(node))
+    if isinstance(node, ir.For) and _waits(node):
+        return 0
+    count = sum(_started(part) for part in children(node) if isinstance(part, ir.Stmt))
+    return 2 * count if isinstance(node, ir.For) else count
+
+
 @rewriter
 def _without_axes(stmt: ir.Node, inside: bool = False) -> ir.Node:
     """Remove the axes of collective blocks, and all blocks inside these and copies."""
@@ -177,11 +192,8 @@ class _Roles:
                 return self.declare(node)
             case ir.For(thread="thread.x"):
                 return self.loop(node)
-            case ir.For() if any(map(_is_wait, children(node.body))):
-                self.waits = False
-                made = rebuild_statements(node, self.visit)
-                self.waits = True
-                return made
+            case ir.For() if _waits(node):
+                return self.flight(node)
             case ir.Evaluate(expr=ir.Call() as call) if _is_wait(node):
                 if self.flying is None:
                     raise CodegenError(f"{call!r} follows no product of warpgroups")
@@ -215,6 +227,22 @@ class _Roles:
     def thread(self) -> ir.Var | None:
         """The variable of the threads."""
         return None if self.threads is None else self.threads.var
+
+    def flight(self, node: ir.For) -> ir.Stmt:
+        """A loop whose products go on past a step, of which each has one.
+
+        Raises:
+            CodegenError: a step has several, but waits count products.
+        """
+        if _started(node.body) > 1:
+            raise CodegenError(
+                f"loop {node.var.name} leaves several products of warpgroups a step in "
+                "flight; leave one in flight, or none: in_flight=0"
+            )
+        before, self.waits = self.waits, False
+        made = rebuild_statements(node, self.visit)
+        self.waits = before
+        return made
 
     def declare(self, node: ir.BarrierObject) -> ir.Stmt:
         """Shared memory for the objects; a thread initialises them later."""

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tensorlang.ir.nodes import Arrive, Barrier, BarrierObject, For, Role, Stmt, Wait
+from tensorlang.ir.nodes import (
+    Arrive,
+    Barrier,
+    BarrierObject,
+    Call,
+    Const,
+    Evaluate,
+    For,
+    Role,
+    Stmt,
+    Wait,
+)
 from tensorlang.ir.sites import Site
-from tensorlang.ir.verification.expressions import check_expr
+from tensorlang.ir.verification.expressions import check_evaluate, check_expr
 from tensorlang.ir.visit import walk
+
+MOST_IN_FLIGHT: Final = 7  # products that a wait leaves
 
 
 def check_role(stmt: Role, site: Site) -> None:
@@ -54,6 +67,22 @@ def check_wait(stmt: Wait, site: Site) -> None:
     check_expr(stmt.phase, site)
 
 
+def check_products_wait(stmt: Evaluate, site: Site) -> None:
+    """Products of warpgroups are waited for in a role, but for a constant number."""
+    if not isinstance(stmt.expr, Call) or stmt.expr.name != "wait_products":
+        return
+    (left,) = stmt.expr.args
+    if not isinstance(left, Const) or not 0 <= left.value <= MOST_IN_FLIGHT:
+        raise site.fault(
+            f"{stmt.expr!r} does not leave a constant number of products in flight; "
+            f"leave 0 to {MOST_IN_FLIGHT}"
+        )
+    if not any(isinstance(outer, Role) for outer in site.around):
+        raise site.fault(
+            f"{stmt.expr!r} is outside of a role; put it in that of the products"
+        )
+
+
 def _check_object(name: str, site: Site) -> None:
     if name not in site.barriers:
         raise site.fault(f"no barrier object {name!r} is declared around here")
@@ -73,4 +102,5 @@ RULES: Final[dict[type[Stmt], tuple[Callable[[Any, Site], None], ...]]] = {
     BarrierObject: (check_barrier_object,),
     Arrive: (check_arrive,),
     Wait: (check_wait,),
+    Evaluate: (check_evaluate, check_products_wait),
 }

@@ -13,7 +13,6 @@ from tensorlang.ir.sites import Site, uses
 from tensorlang.ir.verification.expressions import (
     check_access,
     check_atomic,
-    check_evaluate,
     check_expr,
     check_lanes,
     check_together,
@@ -239,6 +238,5 @@ _RULES: Final[dict[type[ir.Stmt], tuple[Callable[[Any, Site], None], ...]]] = {
     ir.AtomicUpdate: (check_update, check_atomic),
     ir.Block: (check_axes, check_where, check_folding),
     ir.Barrier: (check_barrier,),
-    ir.Evaluate: (check_evaluate,),
     **ROLE_RULES,
 }

@@ -1,6 +1,7 @@
 """The ring of `examples/hopper_ring.py`: its text, its run, its instructions."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import ml_dtypes
@@ -19,6 +20,8 @@ from tensorlang.ir.text.parser import parse
 from tensorlang.ir.text.printer import show
 from tensorlang.ir.verification.verifier import verify
 from tensorlang.ir.visit import walk
+from tensorlang.ops import find
+from tensorlang.ops.kernels.building import default
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "hopper_ring.py"
 HOPPER = targets.to_compile("cuda:sm_90a")
@@ -163,3 +166,37 @@ def test_a_cpu_refuses_in_a_sentence(ring):
 def test_loops_that_are_no_instruction(ring, old, new, message):
     with pytest.raises(CodegenError, match=message):
         lower(ring(old=old, new=new), HOPPER)
+
+
+def dense(layout="oi", **knobs):
+    """The text of a scheduled `dense`."""
+    op = find("nn.dense")
+    shapes = (128, 256), (128, 256) if layout == "oi" else (256, 128)
+    workload = op.workload(*shapes, dtypes="bf16", layout=layout)
+    return show(default(op, workload, HOPPER, knobs)[0].function)
+
+
+def changed(text, old, new):
+    """The function of a text with a part of it changed."""
+    assert old in text
+    return parse(text.replace(old, new))
+
+
+# what panels are numbered by
+@pytest.mark.parametrize("panel", ["c // 64 * 2", "1 - c // 64"])
+def test_panels_follow_one_another(panel):
+    text = dense("io", bulk_store=False)
+    lower(parse(text), HOPPER)
+    with pytest.raises(CodegenError, match=r"cannot be a bulk copy|not shared memory"):
+        lower(changed(text, "c // 64, r,", f"{panel}, r,"), HOPPER)
+
+
+def test_a_step_leaves_one_product_in_flight():
+    text = dense(in_flight=1, bulk_store=False)
+    start = text.index("with block(", text.index("wait(full"))
+    product = text[start : text.index("evaluate(wait_products(1))")]
+    again = re.sub(r"\bproducts(_warpgroup|_init)?\b", r"again\1", product)
+    func = changed(text, product, product + again)
+    verify(func)
+    with pytest.raises(CodegenError, match="leaves several products of warpgroups"):
+        lower(func, HOPPER)

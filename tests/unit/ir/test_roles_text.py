@@ -46,6 +46,14 @@ def test_text_of_roles_reads_back():
         ),
         ("wait(full[t % 2], t // 2 - 1)", "with role(t < 40): pass", "another role"),
         ("full = barrier", "s = barrier", "no barrier object 'full'"),
+        *(
+            ("wait(full[t % 2], t // 2 - 1)", f"evaluate(wait_products({n}))", told)
+            for n, told in [
+                ("t", "wait_products(t) does not leave a constant number of products"),
+                ("-1", "does not leave a constant number"),
+                ("8", "leave 0 to 7"),
+            ]
+        ),
         (
             "def f(x: f32[8],",
             "def f(full: f32[8], x: f32[8],",
@@ -63,6 +71,7 @@ def test_what_is_refused(old, new, message):
     ("body", "message"),
     [
         ("with role(n < 3):\n    pass", "a role is outside of the threads"),
+        ("evaluate(wait_products(0))", r"wait_products\(0\) is outside of a role"),
         (
             'for t in bound(32, "thread.x"):\n    m = barrier_object(1, 1)',
             "is inside of the threads; declare it around them",
