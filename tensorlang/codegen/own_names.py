@@ -12,9 +12,20 @@ from dataclasses import replace
 from operator import is_
 
 from tensorlang.codegen.names import Names
-from tensorlang.ir.nodes import Alloc, Block, For, Function, Let, Seq, Stmt, Var
+from tensorlang.ir.nodes import (
+    Alloc,
+    Block,
+    Buffer,
+    For,
+    Function,
+    Let,
+    Node,
+    Seq,
+    Stmt,
+    Var,
+)
 from tensorlang.ir.simplification.simplify import Place, simplify_function
-from tensorlang.ir.visit import rebuild_statements, rename
+from tensorlang.ir.visit import rebuild, rename
 
 
 def simplified(function: Function, known: Place, used: Names) -> Function:
@@ -33,34 +44,42 @@ class _Paths:
 
     def __init__(self, used: Names, taken: set[str]) -> None:
         self._used, self._taken = used, taken
+        self._renamed: dict[str, str] = {}
 
     def visit(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Seq):
-            return self._sequence(stmt)
-        own = [var.name for var in _inside(stmt)]
-        clashing = {n: self._used.fresh(n) for n in own if n in self._taken}
-        if clashing:
-            stmt, own = rename(stmt, clashing), [clashing.get(n, n) for n in own]
-        self._taken.update(own)
-        made = rebuild_statements(stmt, self.visit)
+        before, own = self._renamed, [self._name(var) for var in _inside(stmt)]
+        made = (
+            self._sequence(stmt, own)
+            if isinstance(stmt, Seq)
+            else rebuild(stmt, self._part)
+        )
         self._taken.difference_update(own)
+        self._renamed = before
         return made
 
-    def _sequence(self, whole: Seq) -> Stmt:
-        stmts, own = list(whole.stmts), list[str]()
-        for at, stmt in enumerate(stmts):
-            if not isinstance(stmt, Let | Alloc):
-                stmts[at] = self.visit(stmt)
-                continue
-            name = (stmt.var if isinstance(stmt, Let) else stmt.buffer).name
-            if name in self._taken:
-                new = {name: self._used.fresh(name)}
-                stmts[at:] = [rename(later, new) for later in stmts[at:]]
-                name = new[name]
-            self._taken.add(name)
-            own.append(name)
-        self._taken.difference_update(own)
+    def _sequence(self, whole: Seq, own: list[str]) -> Stmt:
+        stmts: list[Stmt] = []
+        for stmt in whole.stmts:
+            if isinstance(stmt, Let | Alloc):
+                own.append(
+                    self._name(stmt.var if isinstance(stmt, Let) else stmt.buffer)
+                )
+            stmts.append(self.visit(stmt))
         return whole if all(map(is_, stmts, whole.stmts)) else Seq(tuple(stmts))
+
+    def _part(self, node: Node) -> Node:
+        if isinstance(node, Stmt):
+            return self.visit(node)
+        return rename(node, self._renamed) if self._renamed else node
+
+    def _name(self, bound: Var | Buffer) -> str:
+        """What is bound here is called from here on: itself, if the name is new."""
+        name = bound.name
+        if name in self._taken:
+            name = self._used.fresh(name)
+            self._renamed = {**self._renamed, bound.name: name}
+        self._taken.add(name)
+        return name
 
 
 def _inside(stmt: Stmt) -> tuple[Var, ...]:
