@@ -138,9 +138,11 @@ def default(
     where, whole_family = sources(op)
     if not whole_family:  # a pin for a family need not apply to every member
         known = ", ".join(knobs.values) or "none"
+        told = (knobs.absent.get(name) for name in knobs.unasked())
+        why = "".join(f": {reason}" for reason in told if reason)
         raise ArgumentError(
             f"{where} fixes {', '.join(knobs.unasked())}, which is no knob of "
-            f"{op.id}; it has {known}"
+            f"{op.id}{why}; it has {known}"
         )
     return made, knobs
 

@@ -20,7 +20,7 @@ from functools import partial
 from math import prod
 from typing import Final
 
-from tensorlang.errors import ScheduleError
+from tensorlang.errors import ArgumentError, ScheduleError
 from tensorlang.ir.contents import writes
 from tensorlang.ir.nodes import Buffer, Const
 from tensorlang.machine.gpus import Gpu, gpu_of
@@ -84,7 +84,22 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     Raises:
         ScheduleError: the target has no such instructions, the stage is not of this
             form, or a knob chooses other instructions.
+        ArgumentError: that is so, and a caller fixes the instruction; or another knob
+            does not fit.
     """
+    asked = set(knobs.values)
+    try:
+        _in_roles(s, knobs, stage)
+    except ScheduleError as problem:
+        for name in ("instruction", "in_flight"):
+            knobs.absent.setdefault(name, str(problem))
+        for name in knobs.values.keys() - asked:
+            if name.startswith("instruction") and knobs.fixes(name, "wgmma"):
+                raise ArgumentError(f"{name}=wgmma: {problem}") from None
+        raise
+
+
+def _in_roles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     if s.target is None or "wgmma" not in s.target.features:
         raise ScheduleError("the target has no products of warpgroups")
     pair = operands(stage, _CHUNK)
@@ -141,14 +156,15 @@ def _in_flight(knobs: Knobs, stage: Stage, tile: Tile, stages: int) -> int:
     while it waits. None if the sums start as zero: ptxas serializes products whose sums
     other instructions define.
     """
-    if extent_of(stage.driven("reduction")[0]) is None:
-        return 0
     again = f"_{stage.name}" if "in_flight" in knobs.values else ""
-    alone = tile.groups == 1 and stages > _FLIGHTS[-1] + 1
-    chosen = knobs.choice(f"in_flight{again}", _FLIGHTS, default=int(alone))
-    if chosen >= stages:
-        raise ScheduleError(f"{chosen} of {stages} stages cannot be in flight")
-    return chosen
+    if extent_of(stage.driven("reduction")[0]) is None:
+        knobs.absent[f"in_flight{again}"] = (
+            f"the products of {stage.name} are of unknown length, which sums that "
+            "start as zero serialize"
+        )
+        return 0
+    alone = tile.groups == 1 and stages > max(_FLIGHTS) + 1  # copies stay ahead
+    return knobs.choice(f"in_flight{again}", _FLIGHTS, default=int(alone))
 
 
 def _passed(s: Schedule, write: str, at: str, tile: Tile) -> str:
@@ -180,7 +196,8 @@ def _largest(
 ) -> tuple[int, int]:
     """Warpgroups and columns: the fastest tile of known sizes, else the largest.
 
-    An expensive epilogue is written out for fewer columns.
+    Of unknown rows or columns there are as many as the largest tile has: nothing is
+    compared. An expensive epilogue is written out for fewer columns.
     """
     rows, columns = sizes
     most = _COLUMNS[-2] if ends_long(s, stage) else _COLUMNS[-1]
@@ -232,7 +249,7 @@ def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
     """The knobs; by default as large as known sizes fill.
 
     Raises:
-        ScheduleError: a knob chooses other instructions, or the tile does not fit.
+        ScheduleError: a knob chooses other instructions.
     """
     rows, columns = (extent_of(loop) for loop in tile_axes(stage) or ())
     fits = (rows or _ROWS) >= _ROWS and (columns or _ROWS) >= _ROWS
@@ -259,7 +276,7 @@ def _staging(
     """The knobs: stages of the ring, and whether results are stored in bulk.
 
     Raises:
-        ScheduleError: a knob chooses more than the shared memory, or bulk stores of
+        ArgumentError: a knob chooses more than the shared memory, or bulk stores of
             what they cannot store.
     """
     again = f"_{stage.name}" if "ring" in knobs.values else ""
@@ -271,8 +288,9 @@ def _staging(
     fits = whole and stored
     bulk = knobs.flag(f"bulk_store{again}", default=fits)
     if bulk and not fits:
-        raise ScheduleError(
-            f"{write} stores no tiles of a matrix of 16 bits alone, as in bulk"
+        raise ArgumentError(
+            f"bulk_store{again}=True: {write} does not store tiles of one matrix of "
+            "16 bits"
         )
     out = 2 * tile.rows * tile.columns if bulk else 0
     each = 2 * tile.depth * (tile.rows + tile.columns)
@@ -282,7 +300,11 @@ def _staging(
         f"ring{again}", _STAGES, default=min(_USUAL_STAGES, most), why="as many as fit"
     )
     if stages > most:
-        raise ScheduleError(f"{stages} stages of {each} bytes do not fit")
+        raise ArgumentError(
+            f"ring{again}={stages}: {stages} stages of {each} bytes, {out} of results "
+            f"and {_OBJECTS} of barriers exceed the {shared} of shared memory; "
+            f"{most} stages fit"
+        )
     return stages, bulk
 
 

@@ -108,6 +108,7 @@ class Knobs:
             A search begins with what it predicts to be fastest.
         compared: What was compared for the defaults: functions that predict it again.
         reasons: Why knobs have their defaults where a rule decides, by name.
+        absent: Why knobs that may be fixed were not asked for, by name.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class Knobs:
         self.costs: list[Cost] = []
         self.compared: list[Candidates] = []
         self.reasons: dict[str, str] = {}
+        self.absent: dict[str, str] = {}
 
     @classmethod
     def replay(cls, values: Mapping[str, Value]) -> Knobs:
@@ -194,6 +196,10 @@ class Knobs:
         """True or False."""
         chosen: bool = self.ask(name, Choice((False, True)), default)
         return chosen
+
+    def fixes(self, name: str, value: Value) -> bool:
+        """Whether a caller fixes a knob to a value, rather than a trial or record."""
+        return not self._complete and self._pinned.get(name) == value
 
     def unasked(self) -> tuple[str, ...]:
         """The pinned names no knob has used: a stale record has some."""

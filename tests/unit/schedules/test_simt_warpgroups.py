@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from tensorlang import targets
-from tensorlang.errors import InterpreterError
+from tensorlang.errors import ArgumentError, InterpreterError, ScheduleError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.text.parser import parse
 from tensorlang.ir.text.printer import show
 from tensorlang.ir.verification.verifier import verify
 from tensorlang.ops import find
 from tensorlang.ops.kernels.building import default
+from tensorlang.schedules.simt import warpgroups as module
 
 HOPPER = targets.to_compile("cuda:sm_90a")
 SMALL = {"warpgroups": 1, "group_columns": 64, "ring": 2}
@@ -111,3 +112,53 @@ def test_no_wait_is_a_race():
         kept = [line for line in lines if f"wait({name}" not in line]
         with pytest.raises(InterpreterError, match=rf"race|{name}"):
             error_of(parse("\n".join(kept)), 64, 64, 192)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "told"),
+    [
+        ({"ring": 6}, r"ring=6: 6 stages .* exceed the 232448 of shared memory; 3 "),
+        ({"instruction": "wgmma", "ring": 4}, "ring=4: .*; 3 stages fit"),
+        ({"instruction": "mma", "in_flight": 1}, "in_flight.* chooses products of"),
+    ],
+)
+def test_what_is_fixed_and_does_not_fit_is_refused(knobs, told):
+    with pytest.raises(ArgumentError, match=told):
+        scheduled(512, 512, 512, knobs)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "target", "knobs", "told"),
+    [
+        ("nn.dense", "f32", HOPPER, {"in_flight": 1}, "in_flight.*: f32 is rounded to"),
+        (
+            "nn.dense",
+            "f16",
+            targets.to_compile("cuda:sm_80"),
+            {"instruction": "wgmma"},
+            "the target has no products of warpgroups",
+        ),
+        (
+            "nn.dense_grad",
+            "f16",
+            HOPPER,
+            {"in_flight_dw_sum": 1},
+            "products of dw_sum are of unknown length",
+        ),
+    ],
+)
+def test_why_a_knob_is_none(name, kind, target, knobs, told):
+    op = find(name)
+    shapes = ((128, 128),) * (2 if name == "nn.dense" else 3)
+    with pytest.raises(ArgumentError, match=told):
+        default(op, op.workload(*shapes, dtypes=kind), target, knobs)
+
+
+def test_a_fixed_instruction_is_not_another_one(monkeypatch):
+    def refuse(*_):
+        raise ScheduleError("such epilogues are none")
+
+    monkeypatch.setattr(module, "epilogues", refuse)
+    scheduled(64, 64, 64, {})
+    with pytest.raises(ArgumentError, match="instruction=wgmma: such epilogues are"):
+        scheduled(64, 64, 64, {"instruction": "wgmma"})
