@@ -1,8 +1,4 @@
-"""Every operator on an OpenCL device, on a ragged shape, against the interpreter.
-
-The driver optimises those of `THREADS`, one of each kind of schedule; the others it
-compiles as they are, in a quarter of the time.
-"""
+"""Every operator on an OpenCL device, on a ragged shape, against the interpreter."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -11,7 +7,6 @@ import pytest
 
 from tensorlang.ops.kernels.building import default, preferred
 from tensorlang.ops.registry import find, operators
-from tensorlang.runtime.opencl import device as opencl
 from tensorlang.tuner.correctness.gate import Gate
 from tensorlang.tuner.correctness.ragged import served_workloads
 
@@ -56,23 +51,12 @@ THREADS = [
 ]
 
 
-@pytest.fixture
-def unoptimised(device, monkeypatch):
-    """The same device, whose driver optimises nothing: another driver to all caches."""
-    option = "-cl-opt-disable"
-    monkeypatch.setattr(opencl, "_OPTIONS", (*opencl._OPTIONS, option))
-    return replace(device, driver=f"{device.driver} {option}")
-
-
 # a target after the other, so that both are compared with one reference
 CASES = [
     pytest.param(op, target, id=f"{op.id}{suffix}")
     for op in LIBRARY
-    for target, suffix in (
-        [("device", ""), ("gpu_like", "-threads")]
-        if op.id in THREADS
-        else [("unoptimised", "")]
-    )
+    for target, suffix in (("device", ""), ("gpu_like", "-threads"))
+    if target == "device" or op.id in THREADS
 ]
 
 
