@@ -134,15 +134,15 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
 def set_constant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[ModuleType, str, Any], None]:
-    """Set a module's constant for a test.
-
-    Definitions are traced anew in it, and what was traced is forgotten after it.
-    """
+    """Set a module's constant for a test: operators are traced anew then, and after it."""
     from tensorlang.ops.registry import operators
 
-    for op in operators():
-        monkeypatch.setattr(op, "_traces", {})
-    return monkeypatch.setattr
+    def set_constant(module: ModuleType, name: str, value: Any) -> None:
+        for op in operators():
+            monkeypatch.setattr(op, "_traces", {})
+        monkeypatch.setattr(module, name, value)
+
+    return set_constant
 
 
 @pytest.fixture(scope="session")

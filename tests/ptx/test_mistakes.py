@@ -11,7 +11,7 @@ from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime.cuda import toolchain
 
 DENSE = ("nn.dense", "bf16", ((37, 64), (48, 64)), {})
-TURNED = ("nn.dense", "bf16", ((45, 96), (96, 32)), {"layout": "io"})
+TURNED = ("nn.dense", "bf16", ((45, 96), (96, 56)), {"layout": "io"})
 SUM = ("math.sum", "f32", ((3, 1000),), {})
 # operator, what is written, what is written instead, "" for other numbers or a fault
 MISTAKES = {

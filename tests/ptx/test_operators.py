@@ -43,8 +43,8 @@ def assert_near(here, there, near):
 TENSOR_CORES = {
     "dense": ("nn.dense", "bf16", ((37, 64), (48, 64)), {}),
     "dense f16": ("nn.dense", "f16", ((37, 64), (48, 64)), {}),
-    "turned": ("nn.dense", "bf16", ((45, 96), (96, 32)), {"layout": "io"}),
-    "grad": ("nn.dense_grad", "bf16", ((37, 32), (37, 32), (32, 32)), {}),
+    "turned": ("nn.dense", "bf16", ((45, 96), (96, 56)), {"layout": "io"}),
+    "grad": ("nn.dense_grad", "bf16", ((37, 56), (37, 40), (56, 40)), {}),
     "matmul": ("math.matmul", "bf16", ((3, 40, 64), (3, 64, 48)), {}),
     "conv": ("nn.conv2d", "bf16", ((2, 16, 7, 9), (24, 16, 3, 3)), {}),
 }
