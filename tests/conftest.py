@@ -134,7 +134,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
 def set_constant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[ModuleType, str, Any], None]:
-    """Set a module's constant for a test: operators are traced anew then, and after it."""
+    """Set a constant of a module; operators are traced anew then and after the test."""
     from tensorlang.ops.registry import operators
 
     def set_constant(module: ModuleType, name: str, value: Any) -> None:
