@@ -2,6 +2,7 @@
 
     python -m benchmarks.hopper_counts [size ..]
 
+Sizes are those of square matrices, by default 4096 and 8192; the first is counted.
 Prints two tables in Markdown, by the knobs that lead from products of warps, as on
 Ampere, to those of warpgroups in blocks that stay, and for the gradient: what the
 innermost loops issue for 64 steps along k, and what the static cost model predicts.
@@ -10,8 +11,8 @@ Nothing runs, and no GPU is needed.
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -52,6 +53,9 @@ RUNGS = {
     "its gradient": Rung("nn.dense_grad", launches=("`dy w`", "`dy^T x`")),
 }
 STEP = 64  # along k
+SIZES = 4096, 8192
+# columns of all launches of a kernel
+OF_KERNEL = "registers (most of its kernel)", "spilled bytes (of its kernel)"
 # column -> its instructions
 COLUMNS = {
     "products": r"\bH(G)?MMA\.",
@@ -93,11 +97,15 @@ def built(size: int, rung: str) -> tuple[Kernel, Operator, Workload]:
 
 
 def counted(size: int, rung: str) -> Iterator[list[str]]:
-    """Rows of the table: counts of the loops over k, stores, registers, spills."""
+    """Rows of the table: counts of the loops over k, stores, then `OF_KERNEL`."""
     kernel, _, _ = built(size, rung)
     names = [launch.name for launch in launches(kernel.lowered)]
-    for called, name in zip(RUNGS[rung].names(rung), names, strict=False):
-        sass = kernel.asm.partition(f".text.{name}:")[2].partition(".section")[0]
+    texts = [
+        kernel.asm.partition(f".text.{name}:")[2].partition(".section")[0]
+        for name in names
+    ]
+    multiply = [text for text in texts if re.search(COLUMNS["products"], text)]
+    for called, sass in zip(RUNGS[rung].names(rung), multiply, strict=True):
         stores = len(re.findall(r"\bSTG\.|\bUTMASTG\.", sass))
         told = stores, kernel.resources["registers"], kernel.resources["spill_bytes"]
         yield [called, *(f"{number:g}" for number in (*_issued(sass), *told))]
@@ -136,10 +144,25 @@ def table(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join((head, "|" + "---|" * len(lines[0]), *rest))
 
 
-def main() -> None:
+def _size(text: str) -> int:
+    """A size of which ptxas leaves loops to count: it unrolls short ones altogether."""
+    if not text.isdecimal() or int(text) < SIZES[0] or int(text) % STEP:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no multiple of {STEP} from {SIZES[0]} on"
+        )
+    return int(text)
+
+
+def main(given: Sequence[str] | None = None) -> None:
     """Print the tables."""
-    sizes = [int(size) for size in sys.argv[1:]] or [4096, 8192]
-    told = *COLUMNS, "stores of results", "registers", "spilled bytes"
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.hopper_counts",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("size", nargs="*", type=_size, default=SIZES)
+    sizes = parser.parse_args(given).size
+    told = *COLUMNS, "stores of results", *OF_KERNEL
     rows = [row for rung in RUNGS for row in counted(sizes[0], rung)]
     print(table(("", *told), rows), end="\n\n")
     titles = [f"TFLOP/s of {device} (of its peak)" for device in DEVICES]

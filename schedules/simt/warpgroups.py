@@ -23,7 +23,7 @@ from typing import Final
 from tensorlang.errors import ArgumentError, ScheduleError
 from tensorlang.ir.contents import writes
 from tensorlang.ir.nodes import Buffer, Const
-from tensorlang.machine.gpus import Gpu, gpu_of
+from tensorlang.machine.gpus import GROUP_ROWS, LINE, PIECE, Gpu, gpu_of
 from tensorlang.schedules.simt.fragments import (
     Lanes,
     fragment_layout,
@@ -45,13 +45,11 @@ from tensorlang.schedules.tiling import fused, written
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.analysis.tree import block_of, find_block
 
-_ROWS: Final = 64  # of one instruction
 _GROUPS: Final = (1, 2)
 _COLUMNS: Final = (64, 128, 256)
-_DEPTH: Final = 64  # steps of k in a row of 128 bytes
-_CHUNK: Final = 8  # elements in 16 bytes
 _BYTES: Final = 2  # of an element
-_BANKS: Final = 128  # bytes of shared memory that a clock moves
+_DEPTH: Final = LINE // _BYTES  # steps of k in a swizzled row
+_CHUNK: Final = PIECE // _BYTES  # elements
 _STAGES: Final = (2, 3, 4, 5, 6)
 _USUAL_STAGES: Final = 4
 _FLIGHTS: Final = (0, 1)
@@ -70,7 +68,7 @@ class Tile:
     @property
     def rows(self) -> int:
         """Rows of a block."""
-        return _ROWS * self.groups
+        return GROUP_ROWS * self.groups
 
     @property
     def lanes(self) -> Lanes:
@@ -119,7 +117,7 @@ def _in_roles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     result = temporary(s, stage)
     sizes = tile.rows, tile.columns, tile.depth
     copies = padded_operands(s, stage, sizes, (row, column, folded))
-    i0, i1, i2 = s.split(row.var.name, [None, tile.groups, _ROWS])
+    i0, i1, i2 = s.split(row.var.name, [None, tile.groups, GROUP_ROWS])
     j0, j1 = s.split(column.var.name, [None, tile.columns])
     k0, k1 = s.split(folded.var.name, [None, tile.depth])
     *around, j0 = neighbouring(s, j0, group)
@@ -172,7 +170,7 @@ def _passed(s: Schedule, write: str, at: str, tile: Tile) -> str:
     back, out = s.cache_write(write, written(s, write), "shared", at=at)
     s.transform_layout(out, paneled())
     i, j = s.loops(back)[-2:]
-    group, row_in = s.split(i, [tile.groups, _ROWS])
+    group, row_in = s.split(i, [tile.groups, GROUP_ROWS])
     panel, column_in = s.split(j, [None, 64])
     s.reorder(group, panel, row_in, column_in)
     return back
@@ -201,7 +199,7 @@ def _largest(
     """
     rows, columns = sizes
     most = _COLUMNS[-2] if ends_long(s, stage) else _COLUMNS[-1]
-    filled = -(-rows // _ROWS) if rows else _GROUPS[-1]
+    filled = -(-rows // GROUP_ROWS) if rows else _GROUPS[-1]
     found = [
         (groups, wide)
         for wide in reversed(_COLUMNS)
@@ -225,10 +223,10 @@ def _clocks(gpu: Gpu, processors: int, sizes: tuple[int, int], tile: Tile) -> fl
     tiles = _tiles(sizes, (tile.rows, tile.columns), processors)
     own = -(-tiles // processors)  # of the busiest multiprocessor
     brought = tile.rows + tile.columns
-    read = tile.groups * (_ROWS + tile.columns)
+    read = tile.groups * (GROUP_ROWS + tile.columns)
     return max(
         own * tile.rows * tile.columns / gpu.group_products,
-        own * _BYTES * (brought + read) / _BANKS,
+        own * _BYTES * (brought + read) / LINE,
         tiles * _BYTES * brought / gpu.cache,
     )
 
@@ -252,7 +250,7 @@ def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
         ScheduleError: a knob chooses other instructions.
     """
     rows, columns = (extent_of(loop) for loop in tile_axes(stage) or ())
-    fits = (rows or _ROWS) >= _ROWS and (columns or _ROWS) >= _ROWS
+    fits = (rows or GROUP_ROWS) >= GROUP_ROWS and (columns or GROUP_ROWS) >= GROUP_ROWS
     again = f"_{stage.name}" if "instruction" in knobs.values else ""
     instruction = knobs.choice(
         f"instruction{again}",

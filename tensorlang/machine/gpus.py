@@ -3,7 +3,7 @@
 Limits (registers, warps, shared memory per multiprocessor) are from the compute
 capability table of the CUDA C++ Programming Guide; rates are from the data sheets of
 the A100 SXM 40 GB, the H100 SXM, the H200 SXM and the B200. They serve to rank kernels
-of one architecture, not to predict times.
+of one architecture; times predicted from them are estimates.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tensorlang.targets import Target
 
 WARP: Final = 32
+GROUP_ROWS: Final = 64  # of a product of a warpgroup (`wgmma`)
+GROUP_STEPS: Final = 16  # of it along k
+LINE: Final = 128  # bytes that shared memory moves in a clock, of all its banks
+PIECE: Final = 16  # bytes of a line that a swizzle permutes
 MOST_REGISTERS: Final = 255  # per thread
 REGISTER_FILE: Final = 1 << 16  # 32-bit registers per multiprocessor
 _REGISTERS_AT_ONCE: Final = 256  # allocation granularity per warp

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hopper_counts import COLUMNS, counted
+from benchmarks.hopper_counts import COLUMNS, counted, main
 from tensorlang import build
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hopper_ring.py"
@@ -49,3 +49,10 @@ def test_loops_copy_and_multiply(rung, products, copies):
     assert set(found["waits"]) == {"3"}  # ptxas serializes none
     assert set(found["fragment loads"] + found["block barriers"]) == {"0"}
     assert {row[-1] for row in rows} == {"0"}  # spilled
+
+
+@pytest.mark.parametrize("size", ["abc", "-64", "0", "64", "4100"])
+def test_sizes_without_loops_to_count_are_refused(size, capsys):
+    with pytest.raises(SystemExit):
+        main(["--", size])
+    assert f"{size!r} is no multiple of 64 from 4096 on" in capsys.readouterr().err

@@ -26,7 +26,7 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.gpu_effects import GPU_EFFECTS
 from tensorlang.ir.visit import children, walk
-from tensorlang.machine.gpus import WARP
+from tensorlang.machine.gpus import GROUP_ROWS, GROUP_STEPS, LINE, WARP
 
 if TYPE_CHECKING:
     from tensorlang.codegen.simt.host import Launch
@@ -37,9 +37,6 @@ Counts = dict[int, float]
 SECTOR: Final = 32  # bytes, the granularity of device memory
 _BANKS: Final = 32
 _WORD: Final = 4
-_LINE: Final = _BANKS * _WORD  # bytes of a pass over shared memory
-_ROWS: Final = 64  # of a product of a warpgroup; `_STEP` along k
-_STEP: Final = 16
 _TURNS: Final = 16  # assumed trip count of a loop whose end depends on data
 
 _OPERATIONS: Final[dict[str, Callable[..., Lanes]]] = {
@@ -250,7 +247,7 @@ class _Counted:
                 copy, count = TensorMap.of(call), times * len(warps)
                 size = count * prod(copy.box) * copy.buffer.dtype.bytes
                 traffic.sectors[copy.buffer] += self.share * size / SECTOR
-                traffic.passes += size / _LINE
+                traffic.passes += size / LINE
                 traffic.copies += count
                 if isinstance(ring := args[0], ir.Load):
                     traffic.stages = int(np.max(self.value(ring.buffer.shape[0])))
@@ -259,12 +256,14 @@ class _Counted:
                 tiles = [tile for tile in args if isinstance(tile, ir.Load)][1:]
                 traffic.products += times * steps * len(warps)
                 traffic.in_flight = not np.any(self.value(args[-1]))
-                sides = zip((_ROWS, columns), tiles, strict=True)
-                read = sum(n * _STEP * tile.dtype.bytes for n, tile in sides)
+                sides = zip((GROUP_ROWS, columns), tiles, strict=True)
+                read = sum(n * GROUP_STEPS * tile.dtype.bytes for n, tile in sides)
                 groups = {warp * WARP // WARPGROUP for warp in warps}
-                traffic.passes += times * steps * read / _LINE * len(groups)
+                traffic.passes += times * steps * read / LINE * len(groups)
                 for group in groups:
-                    traffic.multiplied[group] += times * steps * _ROWS * columns * _STEP
+                    traffic.multiplied[group] += (
+                        times * steps * GROUP_ROWS * columns * GROUP_STEPS
+                    )
             case "wait_phase":
                 for warp in warps:
                     traffic.steps[warp] += times

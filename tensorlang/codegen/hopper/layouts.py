@@ -9,11 +9,10 @@ import numpy as np
 from tensorlang.ir.collectives import WARPGROUP
 from tensorlang.ir.nodes import Buffer, Const
 from tensorlang.ir.semantics import evaluate
+from tensorlang.machine.gpus import LINE, PIECE
 
-_LINE: Final = 128  # bytes of all banks of shared memory
-_PIECE: Final = 16  # bytes of a swizzle chunk
 SWIZZLES: Final = (128, 64, 32)
-TILE: Final = 64  # rows of a swizzled tile, and elements of 16 bits in 128 bytes
+TILE: Final = LINE // 2  # rows of a swizzled tile, and elements of 16 bits in 128 bytes
 
 
 def extents(buffer: Buffer) -> tuple[int, ...] | None:
@@ -46,11 +45,11 @@ def swizzle_of(buffer: Buffer) -> int | None:
     row, column = grid[-2], grid[-1]
     if (found[-1] == column).all():
         return 0
-    piece = _PIECE // buffer.dtype.bytes
+    piece = PIECE // buffer.dtype.bytes
     for swizzle in SWIZZLES:
         if shape[-1] * buffer.dtype.bytes != swizzle:
             continue
-        turn = row * swizzle // _LINE % (swizzle // _PIECE)
+        turn = row * swizzle // LINE % (swizzle // PIECE)
         if (found[-1] == (column // piece ^ turn) * piece + column % piece).all():
             return swizzle
     return None

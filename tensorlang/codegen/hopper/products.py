@@ -31,11 +31,9 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import substitute
+from tensorlang.machine.gpus import GROUP_ROWS, GROUP_STEPS, LINE
 
 KINDS: Final = ("bf16", "f16")
-_ROWS = 64
-_STEP = 16  # k per instruction
-_ROW_BYTES = 128
 
 
 def product_of(block: ir.Block, thread: ir.For, *, waits: bool) -> ir.Evaluate:
@@ -59,7 +57,12 @@ def product_of(block: ir.Block, thread: ir.For, *, waits: bool) -> ir.Evaluate:
     q = next((var for var in loops if var not in (i, j)), j)
     left, right = _factors(block, fold, i)
     rows, columns, depth = (_extent(block, loops[var]) for var in (i, j, q))
-    if rows != _ROWS or columns % 8 or not 8 <= columns <= 256 or depth % _STEP:
+    if (
+        rows != GROUP_ROWS
+        or columns % 8
+        or not 8 <= columns <= 256
+        or depth % GROUP_STEPS
+    ):
         raise _no_product(block, f"{rows}x{columns}x{depth} is not a supported shape")
     base = simplify(fold.indices[0] - i)
     if fold.indices[1] != j or free_vars(base) - {thread.var}:
@@ -76,7 +79,7 @@ def product_of(block: ir.Block, thread: ir.For, *, waits: bool) -> ir.Evaluate:
     sides = ((left, i), (right, j))
     starts = [_start(block, load, at, q) for load, at in sides]
     turned = [load.indices[-1] != q for load, _ in sides]
-    shape = columns, depth // _STEP
+    shape = columns, depth // GROUP_STEPS
     return effect("warpgroup_product", *shape, first, *starts, adds, *turned, waits)
 
 
@@ -192,11 +195,11 @@ def _start(block: ir.Block, load: ir.Load, row: ir.Var, step: ir.Var) -> ir.Load
             raise _no_product(block, f"{load!r} is not of tiles of {TILE} steps")
         return ir.Load(buffer, (*lead, zero, base))
     wide = simplify(buffer.shape[-1] * buffer.dtype.bytes)
-    if buffer.scope != "shared" or wide != ir.as_expr(_ROW_BYTES):
+    if buffer.scope != "shared" or wide != ir.as_expr(LINE):
         raise _no_product(
             block, f"{buffer.name} is not shared memory with rows of 128 bytes"
         )
-    if swizzle_of(buffer) != _ROW_BYTES:
+    if swizzle_of(buffer) != LINE:
         raise _no_product(block, f"{buffer.name} does not have the 128-byte swizzle")
     return ir.Load(buffer, (*lead, base, zero))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import reduce
-from operator import mul
+from operator import and_, mul
 from typing import Final
 
 import numpy as np
@@ -279,12 +279,12 @@ def _consumer(
     """
     number, stages, loop = program.iteration(), ring.stages, program.parts.loop
 
-    def free(at: ir.Expr, cond: ir.Expr) -> ir.Stmt:
-        one = (thread % WARP).equal(0)
+    def free(at: ir.Expr, *conds: ir.Expr) -> ir.Stmt:
+        one = reduce(and_, conds, (thread % WARP).equal(0))
         stage = substitute(number, {loop.var: at}) % stages
-        return ir.If(simplify(one & cond), ir.Arrive(ring.empty, simplify(stage)))
+        return ir.If(simplify(one), ir.Arrive(ring.empty, simplify(stage)))
 
-    ahead = ir.as_expr(in_flight)
+    begun = [loop.var >= in_flight] if in_flight else []
     waits = [ir.Evaluate(wait_products(in_flight))] if in_flight else []
     body = ir.seq(
         ir.Wait(ring.full, number % stages, number // stages),
@@ -293,9 +293,7 @@ def _consumer(
             for stmt in program.parts.compute
         ),
         *waits,
-        free(loop.var - ahead, loop.var >= ahead)
-        if in_flight
-        else ir.If((thread % WARP).equal(0), ir.Arrive(ring.empty, number % stages)),
+        free(loop.var - in_flight, *begun),
     )
     made: ir.Stmt = with_fields(loop, body=body)
     if in_flight:
