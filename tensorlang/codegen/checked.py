@@ -211,9 +211,8 @@ def _inside(node: ir.Node) -> ir.Node:
         ir.Select(_between(i, size), i, ir.splat(ir.Const(0, i64), i.dtype.lanes))
         for i, size in zip(made.indices, made.buffer.shape, strict=True)
     ]
-    lanes = made.indices[0].dtype.lanes if made.indices else 1
     masks = [
-        ir.splat(size > 0, lanes)
+        ir.splat(size > 0, made.dtype.lanes)
         for size in made.buffer.shape
         if not isinstance(size, ir.Const) or size.value < 1
     ]

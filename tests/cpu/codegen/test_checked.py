@@ -7,6 +7,7 @@ import subprocess
 import sys
 from types import ModuleType
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -108,6 +109,23 @@ def test_loops_and_conditions():
         kernel(np.array([0, 1]), x)
     with pytest.raises(KernelError, match=r"x\[last\[0\]\] has index 7 in dimension 0"):
         kernel(np.array([7, 0]), x)
+
+
+def test_a_vector_of_a_row_that_data_chooses():
+    func = parse("""
+def rows(at: i64[n], x: f32[m, 4], y: Out[f32[n, 2]], *, n: i64, m: i64):
+    for i in range(n):
+        with block("y", vi=spatial(n, i)):
+            y[vi, ramp(0, 1, 2)] = x[at[vi], ramp(1, 1, 2)]
+""")
+    kernel = build(func, checked=True, store=False)
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    at = np.array([2, 0])
+    np.testing.assert_array_equal(kernel(at, x), x[at, 1:3])
+    with pytest.raises(KernelError, match="index 3 in dimension 0, whose size is 3"):
+        kernel(np.array([0, 3]), x)
+    with pytest.raises(KernelError, match="index 0 in dimension 0, whose size is 0"):
+        kernel(np.array([0]), x[:0])
 
 
 def test_an_empty_buffer_has_no_element():
@@ -230,6 +248,33 @@ def test_operators_of_the_library(monkeypatch):
     np.testing.assert_array_equal(math.sort(x, 0), np.sort(x, 0))
     with pytest.raises(KernelError):
         nn.embedding(np.array([40]), x)
+
+
+def test_dot_products(monkeypatch):
+    monkeypatch.setenv("TENSORLANG_CHECKED", "1")
+    rng = np.random.default_rng(0)
+
+    def drawn(*shape):
+        return rng.integers(-3, 4, shape).astype(ml_dtypes.bfloat16)
+
+    x, w = drawn(40, 17), drawn(24, 17)
+    sums = x.astype("f4") @ w.astype("f4").T  # exact, also rounded to bf16
+    np.testing.assert_array_equal(nn.dense(x, w).astype("f4"), sums)
+    np.testing.assert_array_equal(math.matmul(x, w.T).astype("f4"), sums)
+    images, weights = drawn(1, 6, 7, 17), drawn(24, 17, 1, 1)
+    expected = images.astype("f4") @ weights[:, :, 0, 0].astype("f4").T
+    made = nn.conv2d(images, weights, layout="NHWC")
+    np.testing.assert_array_equal(made.astype("f4"), expected)
+
+
+def test_dot_products_of_bytes(monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (40, 17)).astype(np.uint8)
+    w = rng.integers(-127, 128, (24, 17)).astype(np.int8)
+    scales = rng.random(24).astype(np.float32)
+    expected = nn.dense_int8(x, w, scales)
+    monkeypatch.setenv("TENSORLANG_CHECKED", "1")
+    np.testing.assert_array_equal(nn.dense_int8(x, w, scales), expected)
 
 
 def test_random_schedules_compute_the_same(programs: ModuleType, monkeypatch):
