@@ -55,8 +55,9 @@ def cycles(
 def by_dots(p: Problem, dtype: str, target: Target) -> float:
     """Predicted cycles by the processor's dot products of channels, channels last.
 
-    Infinite without such an instruction. Images and results with channels first are
-    rearranged, element by element.
+    Infinite without such an instruction. Images are copied with channels first, by
+    elements, and where they are padded or their channels do not fill groups, by
+    vectors; results with channels first are transposed in registers.
     """
     row = instructions.dot_product(target.features, (dtype, dtype))
     if row is None:
@@ -64,8 +65,14 @@ def by_dots(p: Problem, dtype: str, target: Target) -> float:
     core = cores.core_of(target, as_dtype(row.sums))
     pixels, vectors = math.prod(p.result), math.ceil(p.outputs / row.lanes)
     steps = math.ceil(p.inputs / row.group) * math.prod(p.window)
-    moved = math.prod(p.given_x) + math.prod(p.given_y) if p.first else 0
     one, _ = tiles.tiled(core, pixels, vectors, steps)
+    images, results = math.prod(p.given_x), math.prod(p.given_y)
+    moved = 0.0
+    if p.first:
+        size = results * as_dtype(row.sums).bytes
+        moved = images / core.loads + transposing(size, row.sums, target)
+    elif any(p.padding) or p.inputs % row.group:
+        moved = moving(images * as_dtype(dtype).bytes, dtype, target)
     return p.batch * p.groups * one + moved
 
 

@@ -12,6 +12,7 @@ import pytest
 from tensorlang import targets
 from tensorlang.ops import nn, pin
 from tensorlang.ops.kernels.building import default, preferred
+from tensorlang.ops.nn import convolution_layouts as layouts
 from tensorlang.ops.nn.convolution_problem import of
 from tensorlang.runtime import build
 from tensorlang.workload import Workload
@@ -101,6 +102,56 @@ def test_sums_are_those_of_f64(case, layout):
     assert (np.abs(made.astype("f8") - expected) <= bound).all()
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("lines", [(1, 19), (5, 6, 7)])
+def test_lines_and_volumes(lines, last):
+    """One-dimensional images as two-dimensional ones; volumes by planes of taps."""
+    op, extra = (nn.conv3d, 1) if len(lines) == 3 else (nn.conv1d, 0)
+    *_, height, width = lines
+    deep = lines[0] if extra else 1
+    x, w = drawn(2, 9, deep, height, width), drawn(19, 9, 1 + extra, 1 + 2 * extra, 3)
+    parts = [
+        reference(x[:, :, z + k], w[:, :, k], padding=(extra, 1))
+        for z in range(deep - extra)
+        for k in range(1 + extra)
+    ]
+    planes = np.array(parts).reshape(deep - extra, 1 + extra, 2, *parts[0][0].shape)
+    expected, size = np.moveaxis(planes.sum(1), (1, 0), (0, 3))
+    if not extra:
+        x, w, expected, size = (
+            x[:, :, 0, 0],
+            w[:, :, 0, 0],
+            expected[:, :, 0, 0],
+            size[:, :, 0, 0],
+        )
+    names = ("NCDHW", "NDHWC") if extra else ("NCW", "NWC")
+    given = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x
+    padding = (0, 1, 1) if extra else 1
+    with pin(f"{op.id}:algorithm=dot_products"):
+        made = op(given, w, layout=names[last], padding=padding)
+    made = np.moveaxis(made, -1, 1) if last else made
+    bound = 2**-8 * np.abs(expected) + 2**-20 * size
+    assert made.shape == expected.shape
+    assert (np.abs(made.astype("f8") - expected) <= bound).all()
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_pixels_beside_padding_that_are_not_finite(value, layout):
+    """They reach just the results whose windows contain them."""
+    x, w = drawn(1, 5, 6, 7), np.abs(drawn(18, 5, 3, 3)) + BF16.type(1)
+    x[0, 4, 0, 6] = x[0, 2, 5, 0] = value
+    last = layout == "NHWC"
+    given = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x
+    with pin("nn.conv2d:algorithm=dot_products"):
+        made = nn.conv2d(given, w, layout=layout, padding=1).astype("f4")
+    made = np.moveaxis(made, -1, 1) if last else made
+    seen = np.zeros((6, 7), bool)
+    seen[:2, 5:] = seen[4:, :2] = True
+    np.testing.assert_array_equal(made[0, :, seen], np.full((8, 18), value, "f4"))
+    assert np.isfinite(made[0, :, ~seen]).all()
+
+
 def test_bias_addend_and_activation():
     x, w, b = drawn(2, 6, 9, 9), drawn(21, 6, 3, 3), drawn(21)
     addend = drawn(2, 21, 9, 9)
@@ -151,6 +202,21 @@ def test_dot_products_are_preferred_where_there_are_any():
         device="plain", features=("avx2", "fma"), vector_bits=256, vector_registers=16
     )
     assert preferred(nn.conv2d, asked, plain) == "channels_last"
+
+
+def test_copies_of_images_are_predicted():
+    def predicted(layout, side, channels, padding):
+        x = drawn(1, side, side, channels)
+        if layout == "NCHW":
+            x = np.moveaxis(x, -1, 1)
+        how = {"padding": padding}
+        p = of(workload(x, drawn(64, channels, 3, 3), layout, how))
+        return layouts.by_dots(p, "bf16", DOTS)
+
+    plain, padded = predicted("NHWC", 30, 64, 0), predicted("NHWC", 28, 64, 1)
+    odd, even = predicted("NHWC", 30, 63, 0), predicted("NHWC", 30, 64, 0)
+    assert plain < padded < predicted("NCHW", 28, 64, 1)
+    assert even < odd
 
 
 def test_results_with_channels_last_are_written_from_the_tiles():
