@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import cache
 
+from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import blocks, writes
 from tensorlang.ir.nodes import Expr, For
 from tensorlang.schedules.stages import extent_of
@@ -79,10 +80,17 @@ def cut_rows(
 
 
 def cut_at(s: Schedule, block: str, loop: str, at: Expr | int) -> list[str]:
-    """The blocks of a loop's first `at` iterations and of all others."""
+    """The blocks of a loop's first `at` iterations and of all others.
+
+    Raises:
+        ScheduleError: a loop inside never runs, which leaves no blocks.
+    """
     before = {b.name for b in blocks(s.function)}
     s.partition(loop, at)
-    return [block, next(b.name for b in blocks(s.function) if b.name not in before)]
+    rest = [b.name for b in blocks(s.function) if b.name not in before]
+    if not rest:
+        raise ScheduleError(f"cutting loop {loop!r} leaves nothing to compute")
+    return [block, rest[0]]
 
 
 def written(s: Schedule, block: str) -> str:

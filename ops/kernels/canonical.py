@@ -392,17 +392,17 @@ def _without_plain_names(node: ir.Node) -> ir.Node:
 
 
 class _Products:
-    """Sizes that stand for products of others, in order."""
+    """Sizes that stand for products of others: the longest divide first."""
 
     def __init__(self) -> None:
-        # by their first factor: their number, factors, coefficient and name
-        self.known: dict[ir.Expr, list[tuple[int, Monomial, int, ir.Var]]] = {}
+        # by their first factor: rows that sort in the order in which they divide
+        self.known: dict[ir.Expr, list[tuple[int, int, Monomial, int, ir.Var]]] = {}
         self._numbers = count()
 
     def add(self, factors: Monomial, by: int, var: ir.Var) -> None:
         """Note that a size is `by` times these factors."""
         if factors:
-            row = next(self._numbers), factors, by, var
+            row = -len(factors), next(self._numbers), factors, by, var
             self.known.setdefault(factors[0], []).append(row)
 
     def divided(self, expr: ir.Expr, given: Poly) -> ir.Expr:
@@ -411,7 +411,7 @@ class _Products:
         for monomial, times in given.items():
             left, coefficient = list(monomial), times
             rows = (self.known.get(f, ()) for f in dict.fromkeys(monomial))
-            for _, factors, by, var in sorted(chain.from_iterable(rows)):
+            for _, _, factors, by, var in sorted(chain.from_iterable(rows)):
                 inside = all(left.count(f) >= factors.count(f) for f in factors)
                 if inside and coefficient % by == 0:
                     for factor in factors:

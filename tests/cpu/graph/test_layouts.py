@@ -173,6 +173,15 @@ def test_frozen_networks_of_few_pixels_have_channels_last() -> None:
     assert not np.allclose(fresh, wanted)
 
 
+def test_a_batch_of_no_images() -> None:
+    w = weight(64, 64, 3, 3)
+    net = Network(
+        lambda x: nn.relu(nn.conv2d(x, w, padding=1)), TensorSpec(("batch", 64, 7, 7))
+    )
+    net.freeze()
+    assert net(floats(0, 64, 7, 7)).shape == (0, 64, 7, 7)
+
+
 def _last(node) -> bool:
     return node.kwargs.get("layout") == "NHWC"
 

@@ -77,6 +77,22 @@ def test_transpose_of_a_short_dimension(dtype, few):
         same(nn.transpose(moved, (0, 2, 1)), x)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((2, 16, 0), (0, 2, 1)),
+        ((2, 0, 16), (0, 2, 1)),
+        ((33, 130, 0), (2, 1, 0)),
+        ((0, 2, 33, 16), (0, 2, 3, 1)),
+        ((0, 2, 33, 4), (0, 2, 3, 1)),
+        ((0, 32, 2, 130), (0, 3, 1, 2)),
+    ],
+)
+def test_transpose_of_nothing(shape, axes):
+    x = np.zeros(shape, np.float32)
+    same(nn.transpose(x, axes), x.transpose(axes))
+
+
 def test_transpose_of_strided_arrays_and_with_nan():
     x = draw((60, 80))
     x[3, 4] = np.nan
@@ -258,6 +274,13 @@ def test_concatenate_and_its_gradient(shapes, axis):
     for part, array in zip(parts, arrays, strict=True):
         same(part, array)
     assert nn.concatenate.shape(*shapes, axis=axis) == y.shape
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 1), (2, 1, 1), (1, 1, 2), (1, 3, 2, 1, 3)])
+def test_concatenate_of_arrays_of_which_one_is_alone_along_the_axis(sizes):
+    nn.concatenate.forget()
+    arrays = [draw((size, 3, 4, 5)) for size in sizes]
+    same(nn.concatenate(arrays, 0), np.concatenate(arrays, 0))
 
 
 def test_concatenate_of_one_batch_and_many():
