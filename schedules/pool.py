@@ -58,9 +58,9 @@ def _windows(s: Schedule, folded: Stage) -> None:
     """Tiles of windows, with the image and the results of a unit of work around."""
     name, taps = folded.name, len(folded.driven("reduction"))
     image = next((rearranged(s, load.buffer) for load in folded.loads), None)
-    if image and all(isinstance(load.indices[-1], Var) for load in folded.loads):
-        s.inline(image)  # with channels last, a test for a whole vector
-        image = None
+    last = all(isinstance(load.indices[-1], Var) for load in folded.loads)
+    if image and last and s.attempt(s.inline, image):
+        image = None  # with channels last, a test for a whole vector
     (result,) = readers(s, folded.output.name) or [""]
     lanes = tiles.core(s, name).lanes
     batch, *place = s.loops(result) if result else s.loops(name)[:-taps]

@@ -74,8 +74,31 @@ def apply(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> OpRe
         specs, single = inferred(op, args, given)
     except TensorlangError as problem:
         raise _explained(problem, op, args, given, place, layer) from problem
+    args, given = _plain(op, args, given)
     node = make(op, args, given, specs, where=place, path=layer, replay=REPLAYING.get())
     return node.results[0] if single else node.results
+
+
+def _plain(op: Operator, args: Arguments, kwargs: Named) -> tuple[Arguments, Named]:
+    """The arguments, with Python's numbers in place of NumPy's as attributes."""
+
+    def python(argument: Argument) -> Argument:
+        if isinstance(argument, np.generic):
+            return argument.item()
+        if type(argument) in (tuple, list):
+            return type(argument)(map(python, argument))
+        return argument
+
+    def plain(name: str, argument: Argument) -> Argument:
+        return argument if name in op.spec.arrays else python(argument)
+
+    names = [p.name for p in op.parameters]
+    given = dict(zip(names, args, strict=False))
+    found = tuple(plain(name, value) for name, value in given.items())
+    return (
+        (*found, *args[len(found) :]),
+        {name: plain(name, value) for name, value in kwargs.items()},
+    )
 
 
 def _typed(op: Operator, args: Arguments, kwargs: Named, kind: str) -> OpResult:

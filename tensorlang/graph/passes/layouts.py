@@ -50,7 +50,8 @@ def _pooling(named: Named, _: AbstractSet[Value]) -> list[str] | None:
 
 
 def _along_axes(named: Named, _: AbstractSet[Value]) -> list[str] | None:
-    return [next(iter(named))] if named.get("keepdims", True) else None
+    image = "arrays" if "arrays" in named else "x"
+    return [image] if named.get("keepdims", True) else None
 
 
 _POOLS: Final = ("max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool")

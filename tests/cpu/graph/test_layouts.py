@@ -112,6 +112,52 @@ def test_reductions_without_kept_dimensions_stay():
     x = floats(1, 64, 7, 7)
     wanted = np.einsum("bchw,oc->bhw", x, net.weights[w.path][:, :, 0, 0])
     np.testing.assert_allclose(net(x), wanted, rtol=1e-3, atol=1e-3)
+    conv, total = net.program.nodes
+    fixed = constants_of(net.program, net.program.weights)
+    moved = channels_last(net.program, fixed, {}, CPU)
+    assert total not in moved.chosen
+    again = ChannelsLast({conv}).graph(net.program)
+    *_, back, stayed = again.nodes
+    assert (back.id, stayed.id) == ("nn.transpose", "math.sum")
+    assert (stayed.args, stayed.kwargs) == ((back.results[0], 1), total.kwargs)
+
+
+@pytest.mark.parametrize("axis", [1, -3])
+def test_axes_that_are_numbers_of_numpy(axis):
+    w, p = weight(20, 20, 1, 1), weight(20)
+    one = np.int64(axis)
+
+    def apply(x):
+        y = nn.batch_norm(nn.conv2d(x, w), p, math.square(p) + 1.0, axis=one)
+        y = math.subtract(y, math.mean(y, one, keepdims=True))
+        y = math.subtract(y, math.max(y, (np.int8(2), np.int64(-1)), keepdims=True))
+        return nn.concatenate([y, nn.relu(y)], one)
+
+    net, x = Network(apply, TensorSpec(("batch", 20, 20, 20))), floats(2, 20, 20, 20)
+    for node in net.program.nodes:
+        axes = node.kwargs.get("axis", node.args[-1])
+        held = axes if isinstance(axes, tuple) else [axes]
+        assert not any(isinstance(each, np.generic) for each in held)
+    got, program = everywhere(net, x)
+    np.testing.assert_allclose(got, net(x), rtol=2e-4, atol=2e-4)
+    assert counts(program)["nn.transpose"] == 2  # of the input, and of the result
+
+
+def test_joins_of_an_input_and_of_a_result_of_the_network():
+    w = weight(20, 20, 3, 3)
+
+    def apply(x):
+        y = nn.relu(nn.conv2d(x, w, padding=1))
+        return nn.concatenate([x, y, x], 1), y
+
+    net, x = Network(apply, TensorSpec(("batch", 20, 5, 5))), floats(2, 20, 5, 5)
+    wanted, y = net(x)
+    got, program = everywhere(net, x)
+    np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-4)
+    assert counts(program)["nn.transpose"] == 3  # of the input, and of both results
+    net.freeze()
+    for made, want in zip(net(x), (wanted, y), strict=True):
+        np.testing.assert_allclose(made, want, rtol=2e-4, atol=2e-4)
 
 
 def mixed(channels: int, size: int) -> Network:
