@@ -43,7 +43,6 @@ from tensorlang.scheduling.intrinsics.dots import FLIPPED, dot_name
 
 Row = TypeVar("Row", bound=DotProduct | MatrixProduct)
 _SIGN: Final = 128  # the sign bit of a byte
-_ADDRESSES: Final = 8  # of rows in several lines: half of x86's general registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +80,10 @@ class Products(Generic[Row]):
     @property
     def loops(self) -> tuple[For, For, For]:
         """The loops over rows, columns, and the reduction along `x`."""
-        found, folded = tile_axes(self.stage), self.stage.driven("reduction")
+        found, depth = tile_axes(self.stage), _depth(self.stage, self.x)
         assert found is not None
-        along = self.x.indices[-1]
-        depth = [loop for loop in folded if self.stage.axis(loop) == along]
-        return (*found, [*folded, *depth][-1])
+        assert depth is not None
+        return (*found, depth)
 
     @property
     def around(self) -> tuple[str, ...]:
@@ -115,7 +113,8 @@ def products_by(
     """The stage as products by one of the processor's instructions, if it is that.
 
     It multiplies two loads, converted to the type of the sums, first that of the rows;
-    sizes other than the number of rows are known.
+    sizes other than the number of rows are known. Of several reductions, one is along
+    the last dimension of the rows' operand.
     """
     found, folded, update = tile_axes(stage), stage.driven("reduction"), stage.update
     if s.target is None or found is None or not folded:
@@ -137,7 +136,17 @@ def products_by(
         return None
     if column in variables(x) or column not in variables(w):
         return None
+    if _depth(stage, x) is None:
+        return None
     return Products(stage, row, x, w, flipped=factor != w)
+
+
+def _depth(stage: Stage, x: Load) -> For | None:
+    """The only reduction, or of several that along the last dimension of `x`."""
+    folded, along = stage.driven("reduction"), x.indices[-1]
+    if len(folded) == 1:
+        return folded[0]
+    return next((loop for loop in folded if stage.axis(loop) == along), None)
 
 
 def _at(load: Load, axis: Expr) -> int | None:
@@ -164,7 +173,8 @@ def fastest_tile(plan: Plan) -> tuple[int, int] | None:
         return None
     depths = [extent_of(loop) or 1 for loop in found.stage.driven("reduction")]
     steps = ceil(prod(depths) / found.row.group)
-    heights = [n for n in ROWS if n <= _ADDRESSES or _in_line(found, n)]
+    few = plan.core.addresses  # rows in several lines have an address each
+    heights = [n for n in ROWS if n <= few or _in_line(found, n)]
     return tiled(plan.core, rows, ceil(columns / found.row.lanes), steps, heights)[1]
 
 

@@ -98,20 +98,21 @@ def _transposed(s: Schedule, reader: Stage, product: Product) -> None:
     # not fused with others, so that the pixels of a vector are seen to be contiguous
     order = [q_0, *outer] if several else [*outer, q_0]
     s.reorder(*order, output.var.name, q_1)
-    while True:
+    left = [block]
+    while left and side >= _SMALLEST:
+        (block,), left = left, []
         loop = s.loops(block)[-2]
         length = extent(s, loop) or 1
         whole = length // side * side
-        if side < _SMALLEST:
-            s.unroll(loop)
-            s.vectorize(s.loops(block)[-1])
-            break
-        left = cut_at(s, block, loop, whole)[1:] if 0 < whole < length else []
+        if whole < length:
+            left = cut_at(s, block, loop, whole)[1:] if whole else [block]
         if whole:
             _squares(s, block, side, product, dims)
-        if whole == length:
-            break
-        block, side = (left or [block])[0], side // 2
+        side //= 2
+    for part in left:
+        *_, loop, lane = s.loops(part)
+        s.unroll(loop)
+        s.vectorize(lane)
     parallelize(s, order[:1] if several else outer)
 
 

@@ -49,6 +49,7 @@ class Core:
         lanes: Elements of a vector.
         vector: Bytes of a vector.
         registers: Vector registers.
+        addresses: Registers for addresses: half of the general ones.
         products: Vector multiply-adds that start per cycle.
         latency: Cycles of a multiply-add.
         loads: Vectors loaded per cycle.
@@ -60,6 +61,7 @@ class Core:
     lanes: int
     vector: int
     registers: int
+    addresses: int
     products: float
     latency: float
     loads: float
@@ -141,6 +143,7 @@ def modelled(found: Machine, target: Target, dtype: DType) -> Core:
         lanes=target.lanes(dtype.bits),
         vector=target.vector_bits // 8,
         registers=target.vector_registers,
+        addresses=found.general_registers // 2,
         products=max(rate / clock / 2 / (vector / size), 0.5),
         latency=found.fma_latency * clock or 4.0,
         loads=max(first / clock / vector, 1.0),

@@ -67,6 +67,7 @@ class Machine:
         clock: Cycles per second of one busy core.
         vector_bytes: Size of a vector register.
         vector_registers: Number of vector registers.
+        general_registers: Number of registers for addresses and integers.
         instructions: Arithmetic instructions.
         caches: Data caches, the first level first.
         memory_bytes: Size of the memory.
@@ -88,6 +89,7 @@ class Machine:
     clock: float = 3e9
     vector_bytes: int = 32
     vector_registers: int = 16
+    general_registers: int = 16
     instructions: tuple[Instruction, ...] = ()
     caches: tuple[Cache, ...] = ()
     memory_bytes: int = 0

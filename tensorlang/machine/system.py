@@ -56,6 +56,7 @@ _CORES: Final = {
     "alderlake": Core(512, 4, 96, 48, 16),
     "raptorlake": Core(512, 4, 96, 48, 16),
 }
+_GENERAL: Final = {"x86_64": 16, "aarch64": 31}  # registers, by architecture
 _BITS: Final = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i8": 8}
 # feature of the CPU -> the instruction it adds, beside dot products
 _EXTRAS: Final = {
@@ -93,6 +94,7 @@ def published(target: Target | None = None) -> Machine:
         clock=clock,
         vector_bytes=target.vector_bits // 8,
         vector_registers=target.vector_registers,
+        general_registers=_GENERAL.get(target.arch, 16),
         instructions=_instructions(target, core, clock),
         caches=tuple(
             Cache(*level, bandwidth=clock * rates.get(level[0], core.l3))

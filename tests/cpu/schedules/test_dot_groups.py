@@ -14,7 +14,9 @@ from tensorlang.codegen.lower import lower
 from tensorlang.ir import parse, run
 from tensorlang.runtime import build
 from tensorlang.runtime.cpu import llvm
+from tensorlang.schedules.contraction.dot_groups import products
 from tensorlang.schedules.generic import generic
+from tensorlang.schedules.stages import stages
 from tensorlang.scheduling import Knobs, Schedule
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
@@ -117,6 +119,38 @@ def test_the_instructions_of_others_by_their_meaning(cpu, kinds, flips):
         np.testing.assert_array_equal(y, expected)
         kernel = build(s.function, target, store=False, by_meaning=True)
         np.testing.assert_array_equal(kernel(x, w), expected)
+
+
+WINDOWS = """
+def f(x: u8[7, 4, 9], w: i8[33, 7, 4], y: Out[i32[9, 33]]):
+    for i in range(9):
+        for j in range(33):
+            for k in range(7):
+                for l in range(4):
+                    with block(
+                        "y",
+                        vi=spatial(9, i),
+                        vj=spatial(33, j),
+                        vk=reduction(7, k),
+                        vl=reduction(4, l),
+                    ):
+                        reduce(sum, y[vi, vj],
+                            cast(i32, x[vk, vl, vi]) * cast(i32, w[vj, vk, vl]))
+"""
+
+
+def test_none_of_several_reductions_is_contiguous():
+    target = elsewhere("znver5")
+    s = Schedule(parse(WINDOWS), target)
+    (stage,) = stages(s.function)
+    assert products(s, stage) is None
+    generic(s, Knobs())
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (7, 4, 9)).astype(np.uint8)
+    w = rng.integers(-128, 128, (33, 7, 4)).astype(np.int8)
+    kernel = build(s.function, target, store=False, by_meaning=True)
+    expected = np.einsum("kli,jkl->ij", x.astype("i4"), w.astype("i4"))
+    np.testing.assert_array_equal(kernel(x, w), expected)
 
 
 @pytest.mark.parametrize("cpu", ["znver5", "alderlake"])

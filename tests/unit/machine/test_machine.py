@@ -202,6 +202,12 @@ def test_rates_follow_from_the_architecture(features, cpu, per_cycle):
         assert made.rate(kind, dtype) == pytest.approx(made.clock * operations)
 
 
+@pytest.mark.parametrize(("arch", "count"), [("x86_64", 16), ("aarch64", 31)])
+def test_general_registers_follow_from_the_architecture(arch, count):
+    target = replace(targets.host(), arch=arch)
+    assert system.published(target).general_registers == count
+
+
 def test_lists_of_processors():
     assert [system.count_of(text) for text in ("", "0", "0-3,8\n")] == [1, 1, 5]
 
