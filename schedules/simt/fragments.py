@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.ir.collectives import WARP
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
 
-WARP: Final = 32
 _BANKS: Final = 8  # 16-byte parts until the banks repeat
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.collectives import WARP
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import For
 from tensorlang.schedules.simt.matrices import writer_of
@@ -26,7 +27,6 @@ from tensorlang.schedules.tiling import extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _SHORT: Final = 32  # elements that one thread reduces as fast as several do
-_WARP: Final = 32
 _GROUPS: Final = (1, 2, 4, 8, 16, 32)
 _STEPS: Final = 4  # loads in flight per thread
 _PARTS: Final = (64, 128, 256, 512, 1024, 2048)  # rows of a chunk
@@ -173,7 +173,7 @@ def _columns(s: Schedule, block: str, groups: int) -> None:
     """Neighbouring results to neighbouring threads, chunks to groups of threads."""
     *results, row = s.loops(block)
     column = results[-1]
-    blocks, thread = s.split(column, [None, _WARP])
+    blocks, thread = s.split(column, [None, WARP])
     step, more, group = s.split(row, [None, _STEPS, groups])
     s.reorder(*results[:-1], blocks, thread, group, step, more)
     if len(results) > 1:

@@ -21,6 +21,7 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.collectives import WARP
 from tensorlang.ir.contents import writes
 from tensorlang.schedules.simt.sliding import WeightSums, weight_sums_of
 from tensorlang.schedules.simt.window_images import Line, hold, under, unroll_under
@@ -40,7 +41,6 @@ _MOST_MIXED: Final = 8  # mixed channels, above which it is a matrix product
 _ENOUGH: Final = 1 << 15  # threads that occupy a device, for a usual batch
 _IMAGES: Final = 16  # assumed size of a dynamic batch
 _ACCESS_BITS: Final = 128
-_WARP: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _bound(s: Schedule, sums: WeightSums, cut: _Cut, part: str, unit: int) -> st
     most = cut.threads
     if not sums.lines and shared:
         length = extent(s, shared[-1]) or 1
-        count = max(n for n in divisors(length) if n <= 2 * _WARP)
+        count = max(n for n in divisors(length) if n <= 2 * WARP)
         shared[-1], thread = s.split(shared[-1], [None, count])
         channels, most = [thread], max(most // count, 1)
     around, thread = s.split(place, [None, _threads_per_block(unit, most)])

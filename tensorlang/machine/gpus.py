@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from tensorlang.ir.collectives import WARP
+
 if TYPE_CHECKING:
     from tensorlang.targets import Target
 
-WARP: Final = 32
 GROUP_ROWS: Final = 64  # of a product of a warpgroup (`wgmma`)
 GROUP_STEPS: Final = 16  # of it along k
 LINE: Final = 128  # bytes that shared memory moves in a clock, of all its banks

@@ -21,12 +21,12 @@ import numpy as np
 
 from tensorlang.codegen.hopper.effects import TensorMap
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.collectives import WARPGROUP
+from tensorlang.ir.collectives import WARP, WARPGROUP
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.gpu_effects import GPU_EFFECTS
 from tensorlang.ir.visit import children, walk
-from tensorlang.machine.gpus import GROUP_ROWS, GROUP_STEPS, LINE, WARP
+from tensorlang.machine.gpus import GROUP_ROWS, GROUP_STEPS, LINE
 
 if TYPE_CHECKING:
     from tensorlang.codegen.simt.host import Launch

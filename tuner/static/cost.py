@@ -39,7 +39,8 @@ from typing import TYPE_CHECKING, Final
 
 from tensorlang.codegen.simt.host import data_of, host_program, launches
 from tensorlang.errors import TuningError
-from tensorlang.machine.gpus import WARP, Gpu, gpu_of
+from tensorlang.ir.collectives import WARP
+from tensorlang.machine.gpus import Gpu, gpu_of
 from tensorlang.runtime import host_program as hosting
 from tensorlang.tuner.static import sass
 from tensorlang.tuner.static.accesses import SECTOR, Traffic, Unknown, traffic

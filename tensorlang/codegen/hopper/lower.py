@@ -173,7 +173,8 @@ def _is_rest(stmt: ir.Stmt, role: ir.Role) -> bool:
 class _Roles:
     """`objects` maps names to barrier objects in scope; `threads` is their loop.
 
-    `flying` is the last product that is not waited for at once; `waits` whether it is.
+    `waits` says whether products are waited for at once; `flying` is the last one that
+    is not.
     """
 
     objects: dict[str, ir.Buffer] = field(default_factory=dict)

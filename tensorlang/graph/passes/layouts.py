@@ -50,6 +50,7 @@ def _pooling(named: Named, _: AbstractSet[Value]) -> list[str] | None:
 
 
 def _along_axes(named: Named, _: AbstractSet[Value]) -> list[str] | None:
+    """What keeps its dimensions, so that its axes change with the layout."""
     image = "arrays" if "arrays" in named else "x"
     return [image] if named.get("keepdims", True) else None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorlang.ir import semantics
+from tensorlang.ir.collectives import WARP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.memory import Memory, Place
     from tensorlang.ir.interpreter.state import Machine
 
-WARP = 32
 BANKS = 32
 WORD = 4  # bytes
 

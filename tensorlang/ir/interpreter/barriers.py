@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang.errors import InterpreterError
-from tensorlang.ir.interpreter.banks import WARP
+from tensorlang.ir.collectives import WARP
 from tensorlang.ir.interpreter.lanes import Frame
 from tensorlang.ir.interpreter.state import fault
 

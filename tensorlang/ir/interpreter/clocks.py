@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang.errors import InterpreterError
-from tensorlang.ir.interpreter.banks import WARP
+from tensorlang.ir.collectives import WARP
 
 if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array, Lanes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorlang.errors import InterpreterError
-from tensorlang.ir.interpreter.banks import WARP
+from tensorlang.ir.collectives import WARP
 from tensorlang.ir.interpreter.barriers import new_phase
 from tensorlang.ir.interpreter.evaluate import evaluate
 from tensorlang.ir.interpreter.state import fault

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tensorlang.ir.interpreter.banks import WARP
+from tensorlang.ir.collectives import WARP
 from tensorlang.ir.interpreter.evaluate import evaluate
 from tensorlang.ir.interpreter.state import fault
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorlang.ir.interpreter.banks import WARP
+from tensorlang.ir.collectives import WARP
 from tensorlang.ir.interpreter.block_checks import claim
 from tensorlang.ir.interpreter.clocks import Record
 from tensorlang.ir.interpreter.fragments import is_own_register
