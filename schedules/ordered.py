@@ -30,17 +30,11 @@ _MANY_STRIPS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A block, the loops over rows around it, and the ordered loops inside them.
-
-    Attributes:
-        block: The block.
-        rows: The loops over rows, outermost first.
-        ordered: The loops that run in order.
-    """
+    """A block, the loops over rows around it, and the ordered loops inside them."""
 
     block: Block
-    rows: tuple[str, ...]
-    ordered: tuple[str, ...]
+    rows: tuple[str, ...]  # loops over rows, outermost first
+    ordered: tuple[str, ...]  # loops that run in order
 
     @property
     def across(self) -> bool:

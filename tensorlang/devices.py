@@ -18,29 +18,17 @@ REMEDY: Final = "pip install 'tensorlang[opencl]' and an OpenCL driver"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Properties of a device for a target.
+    """Properties of a device for a target."""
 
-    Attributes:
-        title: Its name; with OpenCL, also its platform's.
-        arch: With OpenCL, `gpu` or `cpu` and the address width; with CUDA, `sm_80`.
-        driver: The driver's version; with OpenCL, also the platform's.
-        units: Compute units, or multiprocessors.
-        block_threads: Maximum number of threads per block.
-        shared_bytes: Maximum (opt-in) shared memory per block.
-        vector_bits: Width of one thread's widest access.
-        features: OpenCL's extensions.
-        l2_bytes: The size of the L2 cache; 0 if unknown.
-    """
-
-    title: str
-    arch: str
-    driver: str
-    units: int
-    block_threads: int
-    shared_bytes: int
-    vector_bits: int = 128
-    features: tuple[str, ...] = ()
-    l2_bytes: int = 0
+    title: str  # its name; with OpenCL, also its platform's
+    arch: str  # with OpenCL, `gpu` or `cpu` and the address width; with CUDA, `sm_80`
+    driver: str  # driver's version; with OpenCL, also the platform's
+    units: int  # compute units, or multiprocessors
+    block_threads: int  # maximum number of threads per block
+    shared_bytes: int  # maximum (opt-in) shared memory per block
+    vector_bits: int = 128  # width of one thread's widest access
+    features: tuple[str, ...] = ()  # OpenCL's extensions
+    l2_bytes: int = 0  # size of the L2 cache; 0 if unknown
 
     @property
     def slug(self) -> str:

@@ -33,21 +33,14 @@ _ATTRIBUTES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU.
+    """A GPU."""
 
-    Attributes:
-        name: What the driver calls it.
-        bus: Its place on the PCI bus.
-        version: The driver's version: 13000 for CUDA 13.0.
-        attributes: The values of `_ATTRIBUTES`.
-        primary_context: Retains the context that PyTorch, JAX and CuPy share, for good,
-            and returns its handle; raises `DeviceError` or `DeviceMemoryError`.
-    """
-
-    name: str
-    bus: str
-    version: int
-    attributes: tuple[int, ...]
+    name: str  # what the driver calls it
+    bus: str  # its place on the PCI bus
+    version: int  # driver's version: 13000 for CUDA 13.0
+    attributes: tuple[int, ...]  # values of `_ATTRIBUTES`
+    # retains the context that PyTorch, JAX and CuPy share, for good, and returns its
+    # handle; raises `DeviceError` or `DeviceMemoryError`
     primary_context: Callable[[], int]
 
 

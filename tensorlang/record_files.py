@@ -39,47 +39,30 @@ KnobValue: TypeAlias = bool | int | float | str | None
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The best configuration found for a workload on a target, and how it was measured.
+    """The best configuration for a workload on a target, and how it was measured."""
 
-    Attributes:
-        workload: The tuned workload.
-        target: The fingerprint of the machine it was measured on.
-        architecture: The wider class of that machine.
-        algorithm: The winning algorithm of the operator.
-        schedule: The name of the schedule function.
-        knobs: The knobs' values, by name.
-        ir: Content hash of the scheduled IR; a different one on replay means stale.
-        generator: The version of tensorlang that produced it.
-        seconds: Median time of a call.
-        spread: Half the interquartile range of the samples over their median.
-        default_seconds: The default configuration's time in the same run: `seconds`
-            times the ratio of the two, paired by round.
-        roofline: Fraction of the machine's limit for this work, 0 if unknown.
-        error: Largest error against the reference, in units of the tolerance.
-        date: Day of the measurement, ISO 8601.
-        static: Chosen by static cost only; never outranks a measured one.
-        measured: On a GPU, the device, its driver, its clocks during the measurement,
-            and the compilers: a line for people.
-        unverified: Merged from elsewhere, and not measured here yet: it stays beside
-            the records that were, and is used after them.
-    """
-
-    workload: Workload
-    target: str
-    architecture: str
-    algorithm: str
-    schedule: str
-    knobs: tuple[tuple[str, KnobValue], ...]
-    ir: str
-    generator: str
-    seconds: float
-    spread: float
+    workload: Workload  # tuned workload
+    target: str  # fingerprint of the machine it was measured on
+    architecture: str  # wider class of that machine
+    algorithm: str  # winning algorithm of the operator
+    schedule: str  # name of the schedule function
+    knobs: tuple[tuple[str, KnobValue], ...]  # knobs' values, by name
+    ir: str  # content hash of the scheduled IR; a different one on replay means stale
+    generator: str  # version of tensorlang that produced it
+    seconds: float  # median time of a call
+    spread: float  # half the interquartile range of the samples over their median
+    # default configuration's time in the same run: `seconds` times the ratio of the
+    # two, paired by round
     default_seconds: float
-    roofline: float
-    error: float
-    date: str
-    static: bool = False
+    roofline: float  # fraction of the machine's limit for this work, 0 if unknown
+    error: float  # largest error against the reference, in units of the tolerance
+    date: str  # day of the measurement, ISO 8601
+    static: bool = False  # chosen by static cost only; never outranks a measured one
+    # on a GPU, the device, its driver, its clocks during the measurement, and the
+    # compilers: a line for people
     measured: str = ""
+    # merged from elsewhere, and not measured here yet: it stays beside the records that
+    # were, and is used after them
     unverified: bool = False
 
     def outranks(self, other: Record) -> bool:

@@ -31,21 +31,13 @@ Refused: TypeAlias = "Callable[[Operator, Workload, TensorlangError], None]"
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A workload of a network and its current cost.
-
-    Attributes:
-        op: The operator.
-        workload: The workload.
-        count: Its number of calls in the network.
-        seconds: Time of one call of the best known kernel.
-        share: Fraction of the time of all workloads.
-    """
+    """A workload of a network and its current cost."""
 
     op: Operator
     workload: Workload
-    count: int
-    seconds: float
-    share: float
+    count: int  # its number of calls in the network
+    seconds: float  # time of one call of the best known kernel
+    share: float  # fraction of the time of all workloads
 
 
 def ranked(

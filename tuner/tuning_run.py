@@ -53,48 +53,32 @@ _MOST_LOST: Final = 3  # candidates in succession, before the search is given up
 
 @dataclass(slots=True)
 class Run:
-    """A tuning run in progress.
-
-    Attributes:
-        op: The operator.
-        workload: The workload, with the target's threads.
-        target: The machine.
-        budget: Seconds in total; None for no limit.
-        whole: Seconds that it may take if `budget`, its share of them, is not enough to
-            compare one candidate with the default.
-        trials: Number of configurations, including earlier ones; None for no limit.
-        limit: Seconds per candidate.
-        place: Index and number of operators in the command.
-        listen: Called after each trial.
-        incumbent: The current record's configuration and time.
-        stale: IR hashes of stale records of this workload.
-        merged: IR hashes of its unverified records, with the keys of their candidates.
-        spent: Seconds by stage.
-        interrupted: Whether Ctrl-C ended the exploration.
-        static: Whether candidates are only compiled and estimated.
-        log: File for the output of workers, tracebacks included.
-        trouble: What went wrong around the run, in a sentence; else empty.
-        doubt: Why a faster configuration is not trusted, likewise.
-    """
+    """A tuning run in progress."""
 
     op: Operator
-    workload: Workload
-    target: Target
-    budget: float | None = None
+    workload: Workload  # workload, with the target's threads
+    target: Target  # machine
+    budget: float | None = None  # seconds in total; None for no limit
+    # number of configurations, including earlier ones; None for no limit
     trials: int | None = None
-    limit: float = 30.0
-    place: tuple[int, int] = (1, 1)
-    listen: Listener | None = None
-    incumbent: Entrant | None = None
+    limit: float = 30.0  # seconds per candidate
+    place: tuple[int, int] = (1, 1)  # index and number of operators in the command
+    listen: Listener | None = None  # called after each trial
+    incumbent: Entrant | None = None  # current record's configuration and time
+    # IR hashes of stale records of this workload
     stale: list[str] = field(default_factory=list)
+    # IR hashes of its unverified records, with the keys of their candidates
     merged: dict[str, str] = field(default_factory=dict)
+    # seconds by stage
     spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    interrupted: bool = False
-    static: bool = False
-    log: Path | None = None
+    interrupted: bool = False  # whether Ctrl-C ended the exploration
+    static: bool = False  # whether candidates are only compiled and estimated
+    log: Path | None = None  # file for the output of workers, tracebacks included
+    # seconds that it may take if `budget`, its share of them, is not enough to compare
+    # one candidate with the default
     whole: float | None = None
-    trouble: str = ""
-    doubt: str = ""
+    trouble: str = ""  # what went wrong around the run, in a sentence; else empty
+    doubt: str = ""  # why a faster configuration is not trusted, likewise
     _begun: float = field(default_factory=time.monotonic)
     _usual: float = 0.0  # maximum busy seconds of correct candidates
     _starting: float = 0.0  # seconds that a worker takes to start

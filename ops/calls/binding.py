@@ -57,29 +57,19 @@ IN_ALL: Final = (
 
 
 class _Piece(NamedTuple):
-    """The code of a parameter in the generated function.
+    """The code of a parameter in the generated function."""
 
-    Attributes:
-        types: The types accepted unchanged; None if only the default is.
-        fit: Converts all other values to one of these types.
-        array: The code that it adds to the arrays,
-        attribute: to the attributes,
-        scalar: and to the scalars.
-        after: The code to run once the launch is prepared.
-        behind: The code that it adds after all arrays.
-        rows: Whether tuples of numbers are accepted too.
-        test: A condition on values that are accepted unchanged.
-    """
-
+    # types accepted unchanged; None if only the default is
     types: tuple[type, ...] | None = ()
+    # converts all other values to one of these types
     fit: Callable[..., Any] | None = None
-    array: str = ""
-    attribute: str = ""
-    scalar: str = ""
-    after: str = ""
-    behind: str = ""
-    rows: bool = False
-    test: str = ""
+    array: str = ""  # code that it adds to the arrays,
+    attribute: str = ""  # to the attributes,
+    scalar: str = ""  # and to the scalars
+    after: str = ""  # code to run once the launch is prepared
+    behind: str = ""  # code that it adds after all arrays
+    rows: bool = False  # whether tuples of numbers are accepted too
+    test: str = ""  # a condition on values that are accepted unchanged
 
 
 def _piece(parameter: Parameter, keys: Sequence[str]) -> _Piece:
@@ -397,38 +387,24 @@ class _Handing:
 
 
 class ReadAs(NamedTuple):
-    """The type that arrays beside numbers are read in.
-
-    Attributes:
-        kind: Its kind.
-        name: Its name.
-        attributes: The attributes that tell the kernel.
-    """
+    """The type that arrays beside numbers are read in."""
 
     kind: str
     name: str
-    attributes: dict[str, Any]
+    attributes: dict[str, Any]  # attributes that tell the kernel
 
 
 class Pattern(NamedTuple):
-    """The operands of a call that are arrays, and those that are numbers.
+    """The operands of a call that are arrays, and those that are numbers."""
 
-    Attributes:
-        arrays: The positions of the arrays; None if all operands are.
-        numbers: The names and positions of the numbers; None for omitted operands.
-        beside: The positions of the arrays whose type the numbers take.
-        allowed: The types in which these may be read.
-        raised: The type that the numbers give to arrays of a lower kind.
-        attributes: The attributes that describe this to the kernel.
-        read_as: For the types of the arrays beside, those that they are read in.
-    """
-
-    arrays: tuple[int, ...] | None
+    arrays: tuple[int, ...] | None  # positions of the arrays; None if all operands are
+    # names and positions of the numbers; None for omitted operands
     numbers: tuple[tuple[str, int | None], ...]
-    beside: tuple[int, ...]
-    allowed: tuple[str, ...]
-    raised: str
-    attributes: dict[str, Any]
+    beside: tuple[int, ...]  # positions of the arrays whose type the numbers take
+    allowed: tuple[str, ...]  # types in which these may be read
+    raised: str  # type that the numbers give to arrays of a lower kind
+    attributes: dict[str, Any]  # attributes that describe this to the kernel
+    # for the types of the arrays beside, those that they are read in
     read_as: dict[tuple[np.dtype, ...], ReadAs]
 
 

@@ -57,17 +57,11 @@ def in_host_memory(arrays: Sequence[Any]) -> list[np.ndarray] | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repeated:
-    """The cached launch of a repeatable call.
+    """The cached launch of a repeatable call."""
 
-    Attributes:
-        launch: Takes the arrays, then the result and the scalars.
-        shape: The shape of the result.
-        dtype: The PyTorch type of the result.
-    """
-
-    launch: Any
-    shape: Shape
-    dtype: Any
+    launch: Any  # takes the arrays, then the result and the scalars
+    shape: Shape  # shape of the result
+    dtype: Any  # PyTorch type of the result
 
     def result(self, like: Any, out: Any) -> Any:
         """The result's tensor: `out`, or a fresh one; None if `out` may not fit."""

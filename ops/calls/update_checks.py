@@ -24,19 +24,12 @@ _OWNERS: Final = {"ndarray", "Lease"}
 
 @dataclass(slots=True)
 class Sets:
-    """The arrays of a call.
+    """The arrays of a call."""
 
-    Attributes:
-        id: The id of the operator.
-        names: The names of its arrays.
-        read: The names of read-only arrays.
-        arrays: For each name, the array of each set.
-    """
-
-    id: str
-    names: Sequence[str]
-    read: Collection[str]
-    arrays: Sequence[tuple[Any, ...]]
+    id: str  # id of the operator
+    names: Sequence[str]  # names of its arrays
+    read: Collection[str]  # names of read-only arrays
+    arrays: Sequence[tuple[Any, ...]]  # for each name, the array of each set
 
     def placed(self) -> list[tuple[Any, ...]]:
         """The arrays as NumPy arrays or `DeviceArray`s over the same memory.

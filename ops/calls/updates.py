@@ -41,20 +41,12 @@ _LONG: Final = (1 << 24,)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Updating:
-    """A kernel for arrays of given types, and its calls.
-
-    Attributes:
-        op: The operator.
-        names: The names of the arrays that are passed.
-        attributes: Static attributes by name.
-        target: Where to compute.
-        kernel: The kernel.
-    """
+    """A kernel for arrays of given types, and its calls."""
 
     op: Update
-    names: tuple[str, ...]
-    attributes: Mapping[str, Any]
-    target: Any
+    names: tuple[str, ...]  # names of the arrays that are passed
+    attributes: Mapping[str, Any]  # static attributes by name
+    target: Any  # where to compute
     kernel: Kernel
 
     def __call__(self, arrays: Sequence[tuple[object, ...]], *scalars: float) -> None:

@@ -93,17 +93,11 @@ def requests(
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The launch of a call, perhaps in two parts.
+    """The launch of a call, perhaps in two parts."""
 
-    Attributes:
-        each: Computes the results.
-        once: Fills the kept arrays before; None if there are none.
-        arrays: The kept arrays.
-    """
-
-    each: Step
-    once: Step | None = None
-    arrays: Arrays = ()
+    each: Step  # computes the results
+    once: Step | None = None  # fills the kept arrays before; None if there are none
+    arrays: Arrays = ()  # kept arrays
 
 
 def kept(

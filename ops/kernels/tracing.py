@@ -73,17 +73,11 @@ class KeyWords:
 
 @dataclass(frozen=True, slots=True)
 class Strips:
-    """A packed weight in a definition.
+    """A packed weight in a definition."""
 
-    Attributes:
-        array: Its strips.
-        columns: The number of their columns.
-        spare: The inputs of zeros that fill the last group.
-    """
-
-    array: ir.Tensor
-    columns: int
-    spare: int
+    array: ir.Tensor  # its strips
+    columns: int  # number of their columns
+    spare: int  # inputs of zeros that fill the last group
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,32 +95,22 @@ class Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """A function for all calls of a pattern that meet its guards.
+    """A function for all calls of a pattern that meet its guards."""
 
-    Attributes:
-        symbols: The symbol of each dimension of each array; None if it is 1.
-        constants: Sizes that are equal in all calls.
-        guards: Conditions that the sizes must meet.
-        open: The symbols that are not fixed, with the name of each: that of the first
-            symbol equal to it.
-        function: The function in canonical form.
-        inputs: The canonical shape of each array.
-        results: The results.
-        sizes: The expressions for the sizes of the function, by name.
-        checks: Conditions on the scalars of each call.
-        several: Whether it returns a tuple, possibly of one result.
-    """
-
+    # symbol of each dimension of each array; None if it is 1
     symbols: tuple[tuple[ir.Var | None, ...], ...]
-    constants: Mapping[ir.Var, int]
-    guards: tuple[ir.Expr, ...]
+    constants: Mapping[ir.Var, int]  # sizes that are equal in all calls
+    guards: tuple[ir.Expr, ...]  # conditions that the sizes must meet
+    # symbols that are not fixed, with the name of each: that of the first symbol equal
+    # to it
     open: Mapping[ir.Var, str]
-    function: ir.Function
-    inputs: tuple[tuple[ir.Expr, ...], ...]
+    function: ir.Function  # function in canonical form
+    inputs: tuple[tuple[ir.Expr, ...], ...]  # canonical shape of each array
     results: tuple[Result, ...]
-    sizes: Mapping[str, ir.Expr]
+    sizes: Mapping[str, ir.Expr]  # expressions for the sizes of the function, by name
+    # conditions on the scalars of each call
     checks: tuple[Callable[[Sequence[Any]], None], ...]
-    several: bool
+    several: bool  # whether it returns a tuple, possibly of one result
 
     def values(self, shapes: Sequence[Shape]) -> dict[ir.Var, int]:
         """The values of the symbols for shapes of this pattern."""

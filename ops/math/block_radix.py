@@ -43,23 +43,14 @@ Write: TypeAlias = "Callable[[ir.Expr, ir.Expr, ir.Expr, ir.Expr], ir.Stmt]"
 
 @dataclass(frozen=True, slots=True)
 class Radix:
-    """Sorts of rows by unsigned keys, with positions as values.
+    """Sorts of rows by unsigned keys, with positions as values."""
 
-    Attributes:
-        scan: The threads of a block.
-        rows: The number of rows.
-        length: The length of a row.
-        kind: The type of keys.
-        ordered: Whether keys have i32 positions as values.
-        items: Keys per thread.
-    """
-
-    scan: BlockScan
-    rows: ir.Expr
-    length: ir.Expr
-    kind: ir.DType
-    ordered: bool
-    items: int
+    scan: BlockScan  # threads of a block
+    rows: ir.Expr  # number of rows
+    length: ir.Expr  # length of a row
+    kind: ir.DType  # type of keys
+    ordered: bool  # whether keys have i32 positions as values
+    items: int  # keys per thread
 
     @property
     def part(self) -> int:

@@ -39,15 +39,10 @@ def over(name: str, extent: ir.Expr | int, kind: str, body: Program) -> ir.For:
 
 @dataclass(frozen=True, slots=True)
 class BlockScan:
-    """The threads of a block, which scan `count` rows of numbers simultaneously.
+    """The threads of a block, which scan `count` rows of numbers simultaneously."""
 
-    Attributes:
-        threads: The number of threads, a multiple of the warp size.
-        shuffles: Whether lanes of a warp exchange values by shuffles.
-    """
-
-    threads: int
-    shuffles: bool
+    threads: int  # number of threads, a multiple of the warp size
+    shuffles: bool  # whether lanes of a warp exchange values by shuffles
 
     @property
     def warps(self) -> int:

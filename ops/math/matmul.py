@@ -56,15 +56,10 @@ def matmul(
 
 @dataclass(frozen=True, slots=True)
 class _Matrices:
-    """Matrices `[batch, rows, columns]`, possibly stored transposed.
+    """Matrices `[batch, rows, columns]`, possibly stored transposed."""
 
-    Attributes:
-        array: The matrices as stored.
-        transposed: Whether `array` is `[batch, columns, rows]`.
-    """
-
-    array: ir.Tensor
-    transposed: bool
+    array: ir.Tensor  # matrices as stored
+    transposed: bool  # whether `array` is `[batch, columns, rows]`
 
     @classmethod
     def of(

@@ -30,29 +30,17 @@ Write: TypeAlias = "Callable[[ir.Expr, ir.Expr, ir.Expr], ir.Store]"
 
 @dataclass(frozen=True, slots=True)
 class RowScan:
-    """The prefix sums of rows.
+    """The prefix sums of rows."""
 
-    Attributes:
-        scan: The threads of a block.
-        chunk: Elements per thread and part, a multiple of four.
-        length: The length of a row.
-        read: The load at a row and position.
-        write: The store of a sum, in the stored type.
-        types: The types of inputs, sums and outputs.
-        reverse: Whether to scan from the end to the start.
-        inclusive: Whether a sum includes its own element.
-        wide: Whether rows are contiguous in both input and output.
-    """
-
-    scan: BlockScan
-    chunk: int
-    length: ir.Expr
-    read: Read
-    write: Write
-    types: tuple[ir.DType, ir.DType, ir.DType]
-    reverse: bool = False
-    inclusive: bool = True
-    wide: bool = True
+    scan: BlockScan  # threads of a block
+    chunk: int  # elements per thread and part, a multiple of four
+    length: ir.Expr  # length of a row
+    read: Read  # load at a row and position
+    write: Write  # store of a sum, in the stored type
+    types: tuple[ir.DType, ir.DType, ir.DType]  # types of inputs, sums and outputs
+    reverse: bool = False  # whether to scan from the end to the start
+    inclusive: bool = True  # whether a sum includes its own element
+    wide: bool = True  # whether rows are contiguous in both input and output
 
     @property
     def part(self) -> int:

@@ -57,23 +57,14 @@ def gradient(dy: ir.Tensor, x: ir.Tensor, axis: int, descending: bool) -> Sort:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """Rows to sort, and what is stored of their order.
+    """Rows to sort, and what is stored of their order."""
 
-    Attributes:
-        rows: The rows to sort.
-        result: The output buffer.
-        inputs: All arrays read.
-        placed: Builds the store of one sorted element.
-        ordered: Whether `placed` needs original positions (i64) rather than values.
-        descending: Whether the largest comes first.
-    """
-
-    rows: ir.rows.Rows
-    result: ir.Buffer
-    inputs: tuple[ir.Tensor, ...]
-    placed: Placed
-    ordered: bool
-    descending: bool
+    rows: ir.rows.Rows  # rows to sort
+    result: ir.Buffer  # output buffer
+    inputs: tuple[ir.Tensor, ...]  # all arrays read
+    placed: Placed  # builds the store of one sorted element
+    ordered: bool  # whether `placed` needs original positions (i64) rather than values
+    descending: bool  # whether the largest comes first
 
     @property
     def array(self) -> ir.Tensor:

@@ -118,17 +118,11 @@ def sorting(size: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """A network over `keys`.
+    """A network over `keys`."""
 
-    Attributes:
-        keys: The keys of a row, a whole number of blocks.
-        blocks: The number of blocks.
-        size: The number of keys of a block, a power of two.
-    """
-
-    keys: ir.Buffer
-    blocks: ir.Expr
-    size: int
+    keys: ir.Buffer  # keys of a row, a whole number of blocks
+    blocks: ir.Expr  # number of blocks
+    size: int  # number of keys of a block, a power of two
 
     @property
     def lanes(self) -> int:

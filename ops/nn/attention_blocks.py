@@ -27,17 +27,11 @@ FEW: Final = 4  # queries for which lanes along them would be idle
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop, and the kind of the axis that it drives.
+    """A loop, and the kind of the axis that it drives."""
 
-    Attributes:
-        name: The name of the loop.
-        extent: Its extent, in terms of the loops around it.
-        kind: The kind of the axis.
-    """
-
-    name: str
-    extent: ir.Expr
-    kind: str = "spatial"
+    name: str  # name of the loop
+    extent: ir.Expr  # its extent, in terms of the loops around it
+    kind: str = "spatial"  # kind of the axis
 
     @property
     def var(self) -> ir.Var:
@@ -54,19 +48,12 @@ def over(loops: Sequence[Loop], body: ir.Stmt) -> ir.Stmt:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A block of queries, and one of the blocks of keys that it sees.
-
-    Attributes:
-        p: The problem.
-        head: The indices of a head.
-        g: The number of the block of queries.
-        t: The number of the block of keys.
-    """
+    """A block of queries, and one of the blocks of keys that it sees."""
 
     p: Problem
-    head: tuple[ir.Expr, ...]
-    g: ir.Expr
-    t: ir.Expr
+    head: tuple[ir.Expr, ...]  # indices of a head
+    g: ir.Expr  # number of the block of queries
+    t: ir.Expr  # number of the block of keys
 
     @property
     def count(self) -> ir.Expr:

@@ -19,29 +19,19 @@ from tensorlang.ops.nn.attention_masks import Mask
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The arrays and options of a call.
+    """The arrays and options of a call."""
 
-    Attributes:
-        q: Queries `[z, heads, m, depth]` or `[z, rows, depth]`.
-        k: Keys `[z, n, depth]`.
-        v: Values `[z, n, width]`.
-        shape: The shape of the queries as given: `[batch, heads, m, depth]`.
-        causal: Whether keys after a query's position are hidden.
-        shift: The position of query 0.
-        scale: Factor of the scores.
-        window: The number of keys that a query sees up to its position; None for all.
-        mask: The mask of the scores; None for none.
-    """
-
-    q: ir.Tensor
-    k: ir.Tensor
-    v: ir.Tensor
+    q: ir.Tensor  # queries `[z, heads, m, depth]` or `[z, rows, depth]`
+    k: ir.Tensor  # keys `[z, n, depth]`
+    v: ir.Tensor  # values `[z, n, width]`
+    # shape of the queries as given: `[batch, heads, m, depth]`
     shape: tuple[ir.Size, ...]
-    causal: bool
-    shift: ir.Expr
-    scale: float
+    causal: bool  # whether keys after a query's position are hidden
+    shift: ir.Expr  # position of query 0
+    scale: float  # factor of the scores
+    # number of keys that a query sees up to its position; None for all
     window: int | None
-    mask: Mask | None
+    mask: Mask | None  # mask of the scores; None for none
 
     @classmethod
     def of(  # noqa: PLR0917 - the parameters of the operator

@@ -21,19 +21,14 @@ class Mask:
     `z` counts the heads of the keys of all batches, `heads` those that share keys, and
     `rows` the queries of all of these. Any dimension may be 1: the mask is then the
     same for all.
-
-    Attributes:
-        tensor: Truth values, or floats. Its first dimension is that of the scores, or
-            counts batches, or the heads of the keys of a batch.
-        batches: Whether batches differ.
-        heads: Whether heads differ.
-        transposed: Whether keys come before queries.
     """
 
+    # Truth values, or floats. Its first dimension is that of the scores, or counts
+    # batches, or the heads of the keys of a batch.
     tensor: ir.Tensor
-    batches: bool
-    heads: bool
-    transposed: bool = False
+    batches: bool  # whether batches differ
+    heads: bool  # whether heads differ
+    transposed: bool = False  # whether keys come before queries
 
     @classmethod
     def of(

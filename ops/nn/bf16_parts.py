@@ -48,16 +48,11 @@ HIGH, MIDDLE, LOW = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A way to multiply.
+    """A way to multiply."""
 
-    Attributes:
-        products: The parts of both factors in each product; the first one is of the
-            high parts.
-        error: Bound of the error, relative to the sum of absolute products.
-    """
-
+    # parts of both factors in each product; the first one is of the high parts
     products: tuple[tuple[int, int], ...]
-    error: float
+    error: float  # bound of the error, relative to the sum of absolute products
 
 
 _THREE: Final = ((HIGH, HIGH), (HIGH, MIDDLE), (MIDDLE, HIGH))

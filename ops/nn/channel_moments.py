@@ -157,21 +157,13 @@ class Channels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments:
-    """Sums over each channel.
-
-    Attributes:
-        of: The channels.
-        total: Sum of the elements.
-        squares: Sum of squared deviations from the mean.
-        plain: Sum of dy.
-        moment: Sum of dy times the deviations.
-    """
+    """Sums over each channel."""
 
     of: Channels
-    total: Channel
-    squares: Channel
-    plain: Channel | None = None
-    moment: Channel | None = None
+    total: Channel  # sum of the elements
+    squares: Channel  # sum of squared deviations from the mean
+    plain: Channel | None = None  # sum of dy
+    moment: Channel | None = None  # sum of dy times the deviations
 
     def mean(self, c: ir.Expr) -> ir.Expr:
         """The mean of a channel."""

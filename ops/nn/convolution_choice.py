@@ -39,24 +39,17 @@ Serves: TypeAlias = "Callable[[Workload], bool]"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An algorithm.
-
-    Attributes:
-        name: Its name.
-        serves: Predicate of the workloads it can compute.
-        define: Returns its definition, a function of canonical arrays and `Problem`.
-        tolerance: Its additional relative error; 0 if as exact as the direct sum.
-        finite: Whether infinities and NaNs may spread; see `Algorithm`.
-        ranks: Spatial ranks it supports.
-        faster: Whether it is predicted to be faster than the default; see `Algorithm`.
-    """
+    """An algorithm."""
 
     name: str
-    serves: Serves
+    serves: Serves  # predicate of the workloads it can compute
+    # returns its definition, a function of canonical arrays and `Problem`
     define: Callable[[], Callable[..., Any]]
+    # its additional relative error; 0 if as exact as the direct sum
     tolerance: float = 0.0
-    finite: bool = False
-    ranks: tuple[int, ...] = (1, 2, 3)
+    finite: bool = False  # whether infinities and NaNs may spread; see `Algorithm`
+    ranks: tuple[int, ...] = (1, 2, 3)  # spatial ranks it supports
+    # whether it is predicted to be faster than the default; see `Algorithm`
     faster: Callable[[Workload, Target], bool] = lambda *_: False
 
     @property

@@ -33,27 +33,16 @@ ACTIVATIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The sizes of a convolution.
+    """The sizes of a convolution."""
 
-    Attributes:
-        batch: Number of images.
-        groups: Number of independent channel groups.
-        inputs: Input channels per group.
-        outputs: Output channels per group.
-        image: Spatial extents of the images.
-        result: Spatial extents of the results.
-        windows: The windows.
-        first: Whether channels come first.
-    """
-
-    batch: int
-    groups: int
-    inputs: int
-    outputs: int
-    image: Shape
-    result: Shape
+    batch: int  # number of images
+    groups: int  # number of independent channel groups
+    inputs: int  # input channels per group
+    outputs: int  # output channels per group
+    image: Shape  # spatial extents of the images
+    result: Shape  # spatial extents of the results
     windows: Windows
-    first: bool
+    first: bool  # whether channels come first
 
     @property
     def depthwise(self) -> bool:

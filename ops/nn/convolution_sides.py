@@ -50,36 +50,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One dimension of the images that a convolution, or its transpose, reads.
+    """One dimension of the images that a convolution, or its transpose, reads."""
 
-    Attributes:
-        given: Pixels of the images.
-        before: Padding before them; negative if pixels are cropped.
-        extent: Pixels with padding.
-        step: Pixels from what a result reads to what the next one of its phase reads.
-        lines: Results per phase.
-        phases: Number of phases: the stride of a transposed convolution, or 1.
-        window: Elements of a window.
-        apart: Distance between window elements of the same phase.
-        slope: Pixels from one of these elements to the next.
-        common: Common divisor of phases and dilation: one in this many phases is
-            reached.
-        dilation: Dilation of the windows.
-        low: Padding of the convolution.
-    """
-
-    given: int
-    before: int
-    extent: int
-    step: int
-    lines: int
-    phases: int
-    window: int
-    apart: int
-    slope: int
+    given: int  # pixels of the images
+    before: int  # padding before them; negative if pixels are cropped
+    extent: int  # pixels with padding
+    step: int  # pixels from what a result reads to what the next one of its phase reads
+    lines: int  # results per phase
+    phases: int  # number of phases: the stride of a transposed convolution, or 1
+    window: int  # elements of a window
+    apart: int  # distance between window elements of the same phase
+    slope: int  # pixels from one of these elements to the next
+    # common divisor of phases and dilation: one in this many phases is reached
     common: int
-    dilation: int
-    low: int
+    dilation: int  # dilation of the windows
+    low: int  # padding of the convolution
 
     @property
     def residues(self) -> int:

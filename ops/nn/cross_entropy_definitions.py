@@ -19,21 +19,13 @@ _FAULT = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """Rows of logits with their labels.
+    """Rows of logits with their labels."""
 
-    Attributes:
-        rows: The logits.
-        labels: One label per row, or the share of each class.
-        ignored: The label that is ignored.
-        smoothing: Share of the target distributed evenly over all classes.
-        weights: The weight of each class, or None.
-    """
-
-    rows: ir.rows.Rows
-    labels: ir.Tensor
-    ignored: ir.Expr
-    smoothing: float
-    weights: ir.Tensor | None
+    rows: ir.rows.Rows  # logits
+    labels: ir.Tensor  # one label per row, or the share of each class
+    ignored: ir.Expr  # label that is ignored
+    smoothing: float  # share of the target distributed evenly over all classes
+    weights: ir.Tensor | None  # weight of each class, or None
 
     @property
     def shared(self) -> bool:

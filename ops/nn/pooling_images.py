@@ -31,16 +31,11 @@ RANKS: Final = (1, 2, 3)
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """Windows on images.
+    """Windows on images."""
 
-    Attributes:
-        first: Whether channels come first.
-        slid: The windows along each dimension.
-        shown: Spatial extents of the result, if of higher rank than the windows.
-    """
-
-    first: bool
-    slid: tuple[Slide, ...]
+    first: bool  # whether channels come first
+    slid: tuple[Slide, ...]  # windows along each dimension
+    # spatial extents of the result, if of higher rank than the windows
     shown: Shape = ()
 
     @property

@@ -18,15 +18,10 @@ Indices = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """Images with windows: what definitions of pooling have in common.
+    """Images with windows: what definitions of pooling have in common."""
 
-    Attributes:
-        frame: The layout of the images.
-        slid: The windows along each dimension.
-    """
-
-    frame: Layout
-    slid: Sequence[Slide]
+    frame: Layout  # layout of the images
+    slid: Sequence[Slide]  # windows along each dimension
 
     @property
     def results(self) -> list[int]:

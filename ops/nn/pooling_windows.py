@@ -19,25 +19,15 @@ from tensorlang.ops.nn.windows import Windows
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Windows of one size at a fixed stride.
+    """Windows of one size at a fixed stride."""
 
-    Attributes:
-        extent: Pixels of the image.
-        count: Number of windows.
-        kernel: Elements of a window.
-        stride: Step from window to window.
-        dilation: Step within a window.
-        low: Padding before the image.
-        high: Padding after it.
-    """
-
-    extent: int
-    count: int
-    kernel: int
-    stride: int
-    dilation: int
-    low: int
-    high: int
+    extent: int  # pixels of the image
+    count: int  # number of windows
+    kernel: int  # elements of a window
+    stride: int  # step from window to window
+    dilation: int  # step within a window
+    low: int  # padding before the image
+    high: int  # padding after it
 
     @property
     def around(self) -> int:

@@ -56,21 +56,13 @@ def slice(x: Anything, begin: Bounds, end: Bounds, step: Bounds = None) -> ir.Te
 
 
 class _Cut(NamedTuple):
-    """The indices taken along a dimension.
+    """The indices taken along a dimension."""
 
-    Attributes:
-        extent: Extent of the dimension.
-        begin: First index.
-        count: Number of indices.
-        step: Step from one to the next.
-        whole: Whether the whole dimension is taken, in order.
-    """
-
-    extent: Any
-    begin: int
-    count: Any
-    step: int
-    whole: bool
+    extent: Any  # extent of the dimension
+    begin: int  # first index
+    count: Any  # number of indices
+    step: int  # step from one to the next
+    whole: bool  # whether the whole dimension is taken, in order
 
     def place(self, n: ir.Expr | None) -> ir.Expr:
         """The source index of result index n; None for a single index."""

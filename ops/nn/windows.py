@@ -23,18 +23,12 @@ LAYOUTS: Final[Mapping[int, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows along each dimension of an image.
+    """Windows along each dimension of an image."""
 
-    Attributes:
-        size: Elements of a window.
-        stride: Step from one window to the next.
-        dilation: Step from one element of a window to the next.
-        padding: Padding before and after the image: low, high, low, high, ...
-    """
-
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
+    size: tuple[int, ...]  # elements of a window
+    stride: tuple[int, ...]  # step from one window to the next
+    dilation: tuple[int, ...]  # step from one element of a window to the next
+    # padding before and after the image: low, high, low, high, ...
     padding: tuple[int, ...]
 
     @property

@@ -34,17 +34,11 @@ _NEAR: Final = 1 << 20  # bytes of weights that fit the L2 cache
 
 @dataclass(frozen=True, slots=True)
 class _Cycles:
-    """Cycles of the transforms with vectors of 16 lanes, measured on Zen 5.
+    """Cycles of the transforms with vectors of 16 lanes, measured on Zen 5."""
 
-    Attributes:
-        image: Input transform of a tile, per vector of channels.
-        result: Output transform of a tile, per vector of outputs.
-        weight: Weight transform of a vector of outputs, per input.
-    """
-
-    image: int
-    result: int
-    weight: int
+    image: int  # input transform of a tile, per vector of channels
+    result: int  # output transform of a tile, per vector of outputs
+    weight: int  # weight transform of a vector of outputs, per input
 
 
 _CYCLES: Final = {2: _Cycles(95, 90, 160), 4: _Cycles(330, 290, 240)}

@@ -18,25 +18,15 @@ _BLOCKS: Final = 2  # per image, minimum: work for two threads
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The blocking of images.
+    """The blocking of images."""
 
-    Attributes:
-        transforms: The transform matrices.
-        inputs: Input channels.
-        outputs: Output channels.
-        size: Extents of the image.
-        low: Padding before it.
-        results: Extents of the result.
-        rows: Rows of tiles per block.
-    """
-
-    transforms: Transforms
-    inputs: int
-    outputs: int
-    size: tuple[int, ...]
-    low: tuple[int, ...]
-    results: tuple[int, ...]
-    rows: int
+    transforms: Transforms  # transform matrices
+    inputs: int  # input channels
+    outputs: int  # output channels
+    size: tuple[int, ...]  # extents of the image
+    low: tuple[int, ...]  # padding before it
+    results: tuple[int, ...]  # extents of the result
+    rows: int  # rows of tiles per block
 
     @property
     def count(self) -> int:

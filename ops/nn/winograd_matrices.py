@@ -24,21 +24,14 @@ _ROUNDINGS: Final = 24  # of the six one-dimensional transforms, at most 4 each
 
 @dataclass(frozen=True, slots=True)
 class Transforms:
-    """The matrices of F(m, 3).
+    """The matrices of F(m, 3)."""
 
-    Attributes:
-        outputs: m.
-        image: B^T, (m + 2) by (m + 2).
-        weight: G, (m + 2) by 3.
-        result: A^T, m by (m + 2).
-        tolerance: Declared error, relative to the result or to the mean result,
-            whichever is larger: at least ten times that of random images.
-    """
-
-    outputs: int
-    image: Matrix
-    weight: Matrix
-    result: Matrix
+    outputs: int  # m
+    image: Matrix  # B^T, (m + 2) by (m + 2)
+    weight: Matrix  # G, (m + 2) by 3
+    result: Matrix  # A^T, m by (m + 2)
+    # declared error, relative to the result or to the mean result, whichever is larger:
+    # at least ten times that of random images
     tolerance: float
 
     @property

@@ -26,22 +26,16 @@ class Source:
     """The source of a definition's bits: keys, a stream layout, and its start.
 
     A batch of keys has one key per row of the result, each with its own stream.
-
-    Attributes:
-        how: The hash.
-        keys: The words of the key `[K]`, or of one per row `[m, K]`.
-        stream: The layout of the stream.
-        start: The counter of the first hash, high and low word; None for 0.
-        child: The child of each key to use, 0 or 1, if `keys` holds pairs of children.
-        wide: Whether counters starting at 0 exceed 2^32.
     """
 
-    how: Impl
-    keys: ir.Tensor
-    stream: str = "jax"
+    how: Impl  # hash
+    keys: ir.Tensor  # words of the key `[K]`, or of one per row `[m, K]`
+    stream: str = "jax"  # layout of the stream
+    # counter of the first hash, high and low word; None for 0
     start: Counter | None = None
+    # child of each key to use, 0 or 1, if `keys` holds pairs of children
     child: int | None = None
-    wide: bool = False
+    wide: bool = False  # whether counters starting at 0 exceed 2^32
 
     @classmethod
     def of(

@@ -202,16 +202,11 @@ class Chunks:
 
     It takes the arguments of the kernel, with the first element and a 0 in place of the
     counter's words, before all other scalars.
-
-    Attributes:
-        kernel: The kernel's launch.
-        per_hash: Elements per hash.
-        bits: Bits per word of the counter.
     """
 
-    kernel: Any
-    per_hash: int
-    bits: int
+    kernel: Any  # kernel's launch
+    per_hash: int  # elements per hash
+    bits: int  # bits per word of the counter
 
     @classmethod
     def of(cls, kernel: object, workload: Workload) -> Chunks:

@@ -22,23 +22,15 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype]"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An array that a kernel reads.
+    """An array that a kernel reads."""
 
-    Attributes:
-        name: The name of its parameter.
-        dtype: Its element type.
-        shape: Its shape.
-        limits: The minimum and maximum of its elements; None for floats.
-        nonzero: Whether its elements must not be 0.
-        indices: Whether its elements determine which elements are accessed.
-    """
-
-    name: str
-    dtype: np.dtype
+    name: str  # name of its parameter
+    dtype: np.dtype  # its element type
     shape: tuple[int, ...]
+    # minimum and maximum of its elements; None for floats
     limits: tuple[int, int] | None
-    nonzero: bool = False
-    indices: bool = False
+    nonzero: bool = False  # whether its elements must not be 0
+    indices: bool = False  # whether its elements determine which elements are accessed
 
 
 # an array for each input; deterministic
@@ -67,23 +59,14 @@ def arguments(
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The arguments of the kernels of a workload.
-
-    Attributes:
-        op: The operator.
-        workload: The workload.
-        func: The operator's definition for it.
-        shapes: The shape of each buffer by name.
-        inputs: The arrays that are read.
-        scalars: Typical values of the free scalars, in calling order.
-    """
+    """The arguments of the kernels of a workload."""
 
     op: Operator
     workload: Workload
-    func: ir.Function
-    shapes: Mapping[str, tuple[int, ...]]
-    inputs: tuple[Input, ...]
-    scalars: tuple[Any, ...]
+    func: ir.Function  # operator's definition for it
+    shapes: Mapping[str, tuple[int, ...]]  # shape of each buffer by name
+    inputs: tuple[Input, ...]  # arrays that are read
+    scalars: tuple[Any, ...]  # typical values of the free scalars, in calling order
 
     @classmethod
     def of(cls, op: Operator, workload: Workload) -> Taken:

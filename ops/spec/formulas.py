@@ -43,15 +43,10 @@ _OPERATIONS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A condition on sizes, or a bound in terms of them.
+    """A condition on sizes, or a bound in terms of them."""
 
-    Attributes:
-        text: The source text.
-        tree: Its Python AST, in which `x.1` is a name.
-    """
-
-    text: str
-    tree: ast.expr
+    text: str  # source text
+    tree: ast.expr  # its Python AST, in which `x.1` is a name
 
     @property
     def names(self) -> tuple[str, ...]:

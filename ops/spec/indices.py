@@ -12,16 +12,11 @@ from tensorlang.errors import KernelError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explained:
-    """A launch that explains a fault reported by its kernel.
+    """A launch that explains a fault reported by its kernel."""
 
-    Attributes:
-        kernel: The launch.
-        id: The operator's id.
-        says: Maps the kernel's arguments to a sentence, or an empty string.
-    """
-
-    kernel: Callable[..., Any]
-    id: str
+    kernel: Callable[..., Any]  # launch
+    id: str  # operator's id
+    # maps the kernel's arguments to a sentence, or an empty string
     says: Callable[[Sequence[Any]], str]
 
     def __call__(self, *args: object) -> None:

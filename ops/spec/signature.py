@@ -91,51 +91,34 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """An array, or several.
+    """An array, or several."""
 
-    Attributes:
-        says: The kind of its elements, in words.
-        dtypes: The allowed element types; empty for any, independent of other arrays.
-        optional: Whether it may be left out.
-        number: Whether it may be a Python number.
-        several: Whether it is a list of arrays.
-        inplace: Whether it is updated in place.
-        packed: Whether it may be a packed weight.
-        batch: Whether its first size stays symbolic even if it is 1.
-        usual: Its type in a workload that does not say it, unless it has the shape of
-            the array before it; empty: by `dtypes`.
-    """
-
-    says: str = "array"
+    says: str = "array"  # kind of its elements, in words
+    # allowed element types; empty for any, independent of other arrays
     dtypes: tuple[str, ...] = ()
-    optional: bool = False
-    number: bool = False
-    several: bool = False
-    inplace: bool = False
-    packed: bool = False
-    batch: bool = False
+    optional: bool = False  # whether it may be left out
+    number: bool = False  # whether it may be a Python number
+    several: bool = False  # whether it is a list of arrays
+    inplace: bool = False  # whether it is updated in place
+    packed: bool = False  # whether it may be a packed weight
+    batch: bool = False  # whether its first size stays symbolic even if it is 1
+    # its type in a workload that does not say it, unless it has the shape of the array
+    # before it; empty: by `dtypes`
     usual: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """A value that the kernel is specialised for.
+    """A value that the kernel is specialised for."""
 
-    Attributes:
-        types: The allowed types.
-        choices: Further allowed values.
-        says: Its description, in words.
-        pairs: Whether its elements may be pairs, which are flattened.
-        kind: Its kind in other systems (`interop.calls`); empty: by its types. That of
-            element types is `dtype`.
-        levels: The distinguished numbers: any other is rounded down to one of them.
-    """
-
-    types: tuple[type, ...] = ()
-    choices: tuple[object, ...] = ()
-    says: str = "a number or text"
-    pairs: bool = False
+    types: tuple[type, ...] = ()  # allowed types
+    choices: tuple[object, ...] = ()  # further allowed values
+    says: str = "a number or text"  # its description, in words
+    pairs: bool = False  # whether its elements may be pairs, which are flattened
+    # Its kind in other systems (`interop.calls`); empty: by its types. That of element
+    # types is `dtype`.
     kind: str = ""
+    # distinguished numbers: any other is rounded down to one of them
     levels: tuple[float, ...] = ()
 
     def fitted(self, id: str, name: str, value: object) -> Any:
@@ -173,38 +156,26 @@ class Static:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A parameter of another kind, such as `scalar` or `key`.
+    """A parameter of another kind, such as `scalar` or `key`."""
 
-    Attributes:
-        kind: The name of the kind.
-        several: Whether it is a list of these.
-        optional: Whether it may be left out.
-        counted: Converts all but plain numbers, if a call gives a number of elements.
-        verb: How a call uses a key, for errors; empty if it does not consume it.
-    """
-
-    kind: str
-    several: bool = False
-    optional: bool = False
+    kind: str  # name of the kind
+    several: bool = False  # whether it is a list of these
+    optional: bool = False  # whether it may be left out
+    # how a call uses a key, for errors; empty if it does not consume it
     verb: str = "drawn from"
+    # converts all but plain numbers, if a call gives a number of elements
     counted: Callable[[str, str, Any], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A number that `host` takes; see `Operator`.
+    """A number that `host` takes; see `Operator`."""
 
-    Attributes:
-        type: The type of values that are accepted unchanged,
-        test: if this condition on `{}` holds.
-        fitted: Converts or refuses all others: a function of id, name and value.
-        optional: Whether it may be left out.
-    """
-
-    type: type
-    test: str
+    type: type  # type of values that are accepted unchanged,
+    test: str  # if this condition on `{}` holds
+    # converts or refuses all others: a function of id, name and value
     fitted: Callable[[str, str, Any], Any]
-    optional: bool = False
+    optional: bool = False  # whether it may be left out
 
 
 Kind: TypeAlias = Arrays | Static | Other | Domain

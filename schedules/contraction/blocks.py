@@ -34,22 +34,15 @@ from tensorlang.scheduling import Schedule
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
-    """The loops of whole strips, by role; their names are those of the main part.
-
-    Attributes:
-        outer: Batches: what neither rows nor columns index.
-        around: Blocks of columns (n), rows (m) and, if split, depth (k), in order.
-        strips: Strips of a block.
-        inside: Columns of a strip.
-        folded: The reduction inside of a block.
-    """
+    """The loops of whole strips, by role; their names are those of the main part."""
 
     s: Schedule
-    outer: tuple[str, ...]
+    outer: tuple[str, ...]  # batches: what neither rows nor columns index
+    # blocks of columns (n), rows (m) and, if split, depth (k), in order
     around: dict[str, str]
-    strips: str
-    inside: str
-    folded: tuple[str, ...]
+    strips: str  # strips of a block
+    inside: str  # columns of a strip
+    folded: tuple[str, ...]  # reduction inside of a block
 
     def part(self, block: str, name: str) -> str:
         """The loop of this name, or the one split off it, around a block."""

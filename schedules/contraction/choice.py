@@ -61,23 +61,14 @@ _LOOPS_OF_MANY: Final = (  # of a known number of rows, enough for all threads
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Defaults of a contraction.
+    """Defaults of a contraction."""
 
-    Attributes:
-        rows: Rows of a register tile.
-        vectors: Vectors of columns of a register tile.
-        blocks: Its blocks.
-        by_depth: Whether lanes along the reduction are faster.
-        dot_rows: Rows of a tile of dot products.
-        dot_columns: Columns of a tile of dot products.
-    """
-
-    rows: int
-    vectors: int
+    rows: int  # rows of a register tile
+    vectors: int  # vectors of columns of a register tile
     blocks: space.Blocks
-    by_depth: bool
-    dot_rows: int
-    dot_columns: int
+    by_depth: bool  # whether lanes along the reduction are faster
+    dot_rows: int  # rows of a tile of dot products
+    dot_columns: int  # columns of a tile of dot products
 
 
 def product_of(stage: Stage) -> Product | None:

@@ -47,20 +47,13 @@ _SIGN: Final = 128  # the sign bit of a byte
 
 @dataclass(frozen=True, slots=True)
 class Products(Generic[Row]):
-    """A contraction that an instruction computes.
-
-    Attributes:
-        stage: The stage.
-        row: The instruction.
-        x: The load of the operand that the rows index.
-        w: The load of the operand that the columns index.
-        flipped: Whether 128 is added to it, which makes signed bytes unsigned.
-    """
+    """A contraction that an instruction computes."""
 
     stage: Stage
-    row: Row
-    x: Load
-    w: Load
+    row: Row  # instruction
+    x: Load  # load of the operand that the rows index
+    w: Load  # load of the operand that the columns index
+    # whether 128 is added to it, which makes signed bytes unsigned
     flipped: bool = False
 
     @property

@@ -29,27 +29,17 @@ from tensorlang.schedules.tiling import nearest
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Sizes of a contraction, `result[m, n] += left[m, k] * right[k, n]`.
+    """Sizes of a contraction, `result[m, n] += left[m, k] * right[k, n]`."""
 
-    Attributes:
-        batch: Number of products.
-        rows: The extent of `m`; a representative one if it is open.
-        columns: The extent of `n`, likewise.
-        depth: The extent of `k`, likewise.
-        left: The operand of the rows.
-        right: The operand of the columns.
-        result: The result.
-        open_rows: Whether the kernel is for any number of rows, so that a remainder is
-            made of several tiles.
-    """
-
-    batch: int
-    rows: int
-    columns: int
-    depth: int
-    left: Operand
-    right: Operand
+    batch: int  # number of products
+    rows: int  # extent of `m`; a representative one if it is open
+    columns: int  # extent of `n`, likewise
+    depth: int  # extent of `k`, likewise
+    left: Operand  # operand of the rows
+    right: Operand  # operand of the columns
     result: Operand
+    # whether the kernel is for any number of rows, so that a remainder is made of
+    # several tiles
     open_rows: bool = False
 
 
@@ -84,38 +74,23 @@ def _parts(
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """An operand copied inside of `at` loops.
-
-    Attributes:
-        source: The operand.
-        copy: What is read instead.
-        at: The number of loops around the copy.
-    """
+    """An operand copied inside of `at` loops."""
 
     source: Operand
-    copy: Operand
-    at: int
+    copy: Operand  # what is read instead
+    at: int  # number of loops around the copy
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Cycles of a part.
+    """Cycles of a part."""
 
-    Attributes:
-        share: The share of a thread.
-        busy: Arithmetic of all threads.
-        moving: What moves into each cache.
-        write: Accumulating in memory.
-        copying: Copies of operands.
-        starts: Handing work over.
-    """
-
-    share: float
-    busy: float
-    moving: Sequence[float]
-    write: float
-    copying: float
-    starts: float
+    share: float  # share of a thread
+    busy: float  # arithmetic of all threads
+    moving: Sequence[float]  # what moves into each cache
+    write: float  # accumulating in memory
+    copying: float  # copies of operands
+    starts: float  # handing work over
 
 
 class _Part:

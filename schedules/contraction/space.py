@@ -29,23 +29,15 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks of a contraction.
+    """Blocks of a contraction."""
 
-    Attributes:
-        order: The order of the loops over blocks of columns, rows and depth.
-        strips: Strips per block, each as wide as a register tile.
-        tiles: Register tiles per block of rows.
-        depth: Reduction steps per block; 0 for all.
-        packing: Whether the columns' operand is packed: not at all, each block inside
-            of the loops, or all of it before them.
-        rows_packed: Whether each block of the rows' operand is packed.
-        strips_first: Whether the loop over strips is outside the loop over tiles.
-    """
-
-    order: str
-    strips: int = 1
-    tiles: int = 1
-    depth: int = 0
+    order: str  # order of the loops over blocks of columns, rows and depth
+    strips: int = 1  # strips per block, each as wide as a register tile
+    tiles: int = 1  # register tiles per block of rows
+    depth: int = 0  # reduction steps per block; 0 for all
+    # whether the columns' operand is packed: not at all, each block inside of the
+    # loops, or all of it before them
     packing: str = "inside"
-    rows_packed: bool = False
+    rows_packed: bool = False  # whether each block of the rows' operand is packed
+    # whether the loop over strips is outside the loop over tiles
     strips_first: bool = True

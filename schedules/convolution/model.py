@@ -21,31 +21,19 @@ VECTORS: Final = (1, 2, 3, 4, 5, 6, 8)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Problem size of one image as tiling sees it.
+    """Problem size of one image as tiling sees it."""
 
-    Attributes:
-        outputs: Output channels of a group; 1 for depthwise convolutions.
-        planes: Planes of an image as large as the result, in all channels and phases.
-        lines: Lines of the result, per phase.
-        pitch: Elements from line to line in the sums.
-        last: Elements of a line that are results.
-        parts: Phases and products per sum, of each part.
-        units: Units of work besides those over lines and outputs.
-        bytes: Bytes of an element.
-        whole: Whether lines can be divided over units.
-        scratch: Whether the results are extracted from sums in memory.
-    """
-
-    outputs: int
+    outputs: int  # output channels of a group; 1 for depthwise convolutions
+    # planes of an image as large as the result, in all channels and phases
     planes: float
-    lines: int
-    pitch: int
-    last: int
-    parts: Sequence[tuple[int, int]]
-    units: int
-    bytes: int
-    whole: bool = True
-    scratch: bool = True
+    lines: int  # lines of the result, per phase
+    pitch: int  # elements from line to line in the sums
+    last: int  # elements of a line that are results
+    parts: Sequence[tuple[int, int]]  # phases and products per sum, of each part
+    units: int  # units of work besides those over lines and outputs
+    bytes: int  # bytes of an element
+    whole: bool = True  # whether lines can be divided over units
+    scratch: bool = True  # whether the results are extracted from sums in memory
 
     @property
     def cuts(self) -> list[int]:

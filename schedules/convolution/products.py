@@ -32,33 +32,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A sum of products of images, read by windows, with another operand.
-
-    Attributes:
-        stage: The stage.
-        image: The load of the images.
-        other: The other load: a filter, or the gradient of a result.
-        batch: Loops over the result that index both operands: groups.
-        m: Loops over the result that index only the images.
-        n: Loops over the result that index only the other operand.
-        k: Summed loops that index both operands.
-        places: Loops over windows: the result's, in one index of the images with taps.
-        taps: Summed loops in one index of the images with places.
-        phases: The other loops over the result, in sums of indices in both operands.
-        filters: Whether the other operand is a filter, the same for all images.
-            Otherwise images are summed, or it has one of each: a gradient of weights.
-    """
+    """A sum of products of images, read by windows, with another operand."""
 
     stage: Stage
-    image: Load
-    other: Load
-    batch: tuple[str, ...]
-    m: tuple[str, ...]
-    n: tuple[str, ...]
-    k: tuple[str, ...]
+    image: Load  # load of the images
+    other: Load  # other load: a filter, or the gradient of a result
+    batch: tuple[str, ...]  # loops over the result that index both operands: groups
+    m: tuple[str, ...]  # loops over the result that index only the images
+    n: tuple[str, ...]  # loops over the result that index only the other operand
+    k: tuple[str, ...]  # summed loops that index both operands
+    # loops over windows: the result's, in one index of the images with taps
     places: tuple[str, ...]
-    taps: tuple[str, ...]
+    taps: tuple[str, ...]  # summed loops in one index of the images with places
+    # other loops over the result, in sums of indices in both operands
     phases: tuple[str, ...]
+    # Whether the other operand is a filter, the same for all images. Otherwise images
+    # are summed, or it has one of each: a gradient of weights.
     filters: bool
 
     @property

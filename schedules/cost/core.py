@@ -27,46 +27,27 @@ def hypot_of(*times: float, power: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A cache as one core of a team uses it.
-
-    Attributes:
-        cache: The cache.
-        capacity: Bytes that the core may fill.
-        rate: Bytes per cycle that come into it.
-    """
+    """A cache as one core of a team uses it."""
 
     cache: Cache
-    capacity: float
-    rate: float
+    capacity: float  # bytes that the core may fill
+    rate: float  # bytes per cycle that come into it
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A core of a team of threads; times are in cycles.
+    """A core of a team of threads; times are in cycles."""
 
-    Attributes:
-        clock: Cycles per second.
-        lanes: Elements of a vector.
-        vector: Bytes of a vector.
-        registers: Vector registers.
-        addresses: Registers for addresses: half of the general ones.
-        products: Vector multiply-adds that start per cycle.
-        latency: Cycles of a multiply-add.
-        loads: Vectors loaded per cycle.
-        levels: Its caches, the first level first.
-        threads: Threads of the team.
-    """
-
-    clock: float
-    lanes: int
-    vector: int
-    registers: int
-    addresses: int
-    products: float
-    latency: float
-    loads: float
-    levels: tuple[Level, ...]
-    threads: int
+    clock: float  # cycles per second
+    lanes: int  # elements of a vector
+    vector: int  # bytes of a vector
+    registers: int  # vector registers
+    addresses: int  # registers for addresses: half of the general ones
+    products: float  # vector multiply-adds that start per cycle
+    latency: float  # cycles of a multiply-add
+    loads: float  # vectors loaded per cycle
+    levels: tuple[Level, ...]  # its caches, the first level first
+    threads: int  # threads of the team
 
     @property
     def handover(self) -> float:

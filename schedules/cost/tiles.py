@@ -22,21 +22,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Register tiles in loops, of which threads share some.
+    """Register tiles in loops, of which threads share some."""
 
-    Attributes:
-        busy: Cycles of arithmetic of all tiles.
-        chunks: Iterations that are shared among threads.
-        loops: The loops around a tile, the outermost first.
-        tile: The extents of a tile by dimension, those of the reduction included.
-        operands: What the tiles read and write.
-    """
-
-    busy: float
-    chunks: float
-    loops: Loops
+    busy: float  # cycles of arithmetic of all tiles
+    chunks: float  # iterations that are shared among threads
+    loops: Loops  # loops around a tile, the outermost first
+    # extents of a tile by dimension, those of the reduction included
     tile: Mapping[str, float]
-    operands: tuple[Operand, ...]
+    operands: tuple[Operand, ...]  # what the tiles read and write
 
     def alone(self, core: Core) -> float:
         """Cycles of one thread that computes all tiles."""

@@ -26,23 +26,15 @@ Loops: TypeAlias = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An array in a nest.
+    """An array in a nest."""
 
-    Attributes:
-        dims: The dimensions that index it, a letter each.
-        run: The dimension along which it is contiguous.
-        pitch: Bytes from one run to the next; 0 if runs follow each other.
-        bytes: Bytes of an element.
-        moves: How often each byte is moved: 2 if it is read and written.
-        inside: The number of loops outside of the place where it is made: it is read
-            from the caches that it was written to. 0 for an operand of the nest.
-    """
-
-    dims: str
-    run: str
-    pitch: int
-    bytes: int
-    moves: int = 1
+    dims: str  # dimensions that index it, a letter each
+    run: str  # dimension along which it is contiguous
+    pitch: int  # bytes from one run to the next; 0 if runs follow each other
+    bytes: int  # bytes of an element
+    moves: int = 1  # how often each byte is moved: 2 if it is read and written
+    # number of loops outside of the place where it is made: it is read from the caches
+    # that it was written to. 0 for an operand of the nest
     inside: int = 0
 
     def size(self, block: Mapping[str, float], cache: Cache) -> float:

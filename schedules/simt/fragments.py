@@ -27,17 +27,11 @@ _BANKS: Final = 8  # 16-byte parts until the banks repeat
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A tile of rows and columns, and the warps along each.
+    """A tile of rows and columns, and the warps along each."""
 
-    Attributes:
-        sizes: Rows and columns.
-        warps: Warps along rows and columns.
-        wide: Whether a lane has eight neighbouring columns, of two products.
-    """
-
-    sizes: tuple[int, int]
-    warps: tuple[int, int]
-    wide: bool = False
+    sizes: tuple[int, int]  # rows and columns
+    warps: tuple[int, int]  # warps along rows and columns
+    wide: bool = False  # whether a lane has eight neighbouring columns, of two products
 
     @property
     def threads(self) -> int:

@@ -30,17 +30,11 @@ _TOGETHER: Final = 32  # elements that a thread processes at once
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How elements are distributed.
+    """How elements are distributed."""
 
-    Attributes:
-        threads: Threads of a block.
-        steps: Iterations of a block.
-        lanes: Neighbouring elements that one thread processes at once.
-    """
-
-    threads: int
-    steps: int
-    lanes: int
+    threads: int  # threads of a block
+    steps: int  # iterations of a block
+    lanes: int  # neighbouring elements that one thread processes at once
 
     @property
     def elements(self) -> int:

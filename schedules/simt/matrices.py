@@ -43,17 +43,12 @@ _GROUPS: Final = ("batch", "row", "column")
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The loops of a contraction, grouped by the operands they index.
+    """The loops of a contraction, grouped by the operands they index."""
 
-    Attributes:
-        groups: Loops over batches, rows and columns of the result, slowest first.
-        folded: Loops over the steps of the reduction.
-        loads: The operands of the rows and of the columns.
-    """
-
+    # loops over batches, rows and columns of the result, slowest first
     groups: dict[str, tuple[For, ...]]
-    folded: tuple[For, ...]
-    loads: tuple[Load, Load]
+    folded: tuple[For, ...]  # loops over the steps of the reduction
+    loads: tuple[Load, Load]  # operands of the rows and of the columns
 
     def extent(self, group: str) -> int | None:
         """The size of a group, if known."""
@@ -75,24 +70,16 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """A contraction in normal form.
+    """A contraction in normal form."""
 
-    Attributes:
-        block: The block of the products.
-        loops: Its loops: `batch` (if any), `row`, `column`, `step`.
-        copies: The blocks that gather the operands of rows and columns, with the
-            buffers they make, indexed by batch, row or column, and step.
-        result: The temporary of the sums.
-        order: The order of batch, row and column in its dimensions.
-        writer: The block that reads the sums, if it can be fused with their producer.
-    """
-
-    block: str
-    loops: dict[str, str]
+    block: str  # block of the products
+    loops: dict[str, str]  # its loops: `batch` (if any), `row`, `column`, `step`
+    # blocks that gather the operands of rows and columns, with the buffers they make,
+    # indexed by batch, row or column, and step
     copies: tuple[tuple[str, str], tuple[str, str]]
-    result: str
-    order: tuple[str, ...]
-    writer: str
+    result: str  # temporary of the sums
+    order: tuple[str, ...]  # order of batch, row and column in its dimensions
+    writer: str  # block that reads the sums, if it can be fused with their producer
 
 
 def sides_of(stage: Stage) -> Sides:

@@ -40,22 +40,14 @@ _OF_WINDOWS: Final = ("dy", "given")
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """Pixels of one thread.
+    """Pixels of one thread."""
 
-    Attributes:
-        sizes: Pixels along each loop.
-        columns: Pixels along the last dimension of the images.
-        stride: The windows' stride there.
-        dim: The index of that dimension.
-        threads: Upper limit of threads per block.
-        lines: Whether the image is channels-first, with neighbouring pixels contiguous.
-    """
-
-    sizes: list[int]
-    columns: int
-    stride: int
-    dim: int
-    threads: int
+    sizes: list[int]  # pixels along each loop
+    columns: int  # pixels along the last dimension of the images
+    stride: int  # windows' stride there
+    dim: int  # index of that dimension
+    threads: int  # upper limit of threads per block
+    # whether the image is channels-first, with neighbouring pixels contiguous
     lines: bool
 
     def line(self, of_windows: bool) -> Line:

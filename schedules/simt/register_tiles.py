@@ -23,17 +23,11 @@ WIDE: Final = 4  # elements of one access
 
 @dataclass(frozen=True, slots=True)
 class RegisterTile:
-    """The sums of a block's threads.
+    """The sums of a block's threads."""
 
-    Attributes:
-        rows: Rows per thread, a multiple of 4.
-        columns: Columns per thread, a multiple of 4.
-        warps: Warps of the block along rows; there are 2 along columns.
-    """
-
-    rows: int
-    columns: int
-    warps: int
+    rows: int  # rows per thread, a multiple of 4
+    columns: int  # columns per thread, a multiple of 4
+    warps: int  # warps of the block along rows; there are 2 along columns
 
     @property
     def sides(self) -> tuple[int, int]:

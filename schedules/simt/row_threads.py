@@ -23,19 +23,12 @@ _WRITTEN_OUT: Final = 64  # elements per thread if the length is dynamic
 
 @dataclass(frozen=True, slots=True)
 class RowThreads:
-    """How a row is distributed.
+    """How a row is distributed."""
 
-    Attributes:
-        length: Length of the row, if static.
-        threads: Threads per row.
-        rows: Rows per block.
-        lanes: Neighbouring elements that one thread reads at once.
-    """
-
-    length: int | None
-    threads: int
-    rows: int
-    lanes: int
+    length: int | None  # length of the row, if static
+    threads: int  # threads per row
+    rows: int  # rows per block
+    lanes: int  # neighbouring elements that one thread reads at once
 
     @property
     def steps(self) -> int | None:

@@ -44,16 +44,11 @@ _HELD_WORDS: Final = 64  # of a thread's registers, for its share of rows
 
 @dataclass(slots=True)
 class _Group:
-    """Stages over the same rows, their row loops merged.
+    """Stages over the same rows, their row loops merged."""
 
-    Attributes:
-        outer: The loop over blocks of rows.
-        row: The loop over the rows of a block.
-        along: The loop along the row, for each stage that has one.
-    """
-
-    outer: str
-    row: str
+    outer: str  # loop over blocks of rows
+    row: str  # loop over the rows of a block
+    # loop along the row, for each stage that has one
     along: dict[str, str] = field(default_factory=dict)
 
 

@@ -21,21 +21,13 @@ from tensorlang.schedules.stages import Stage, extent_of
 
 @dataclass(frozen=True, slots=True)
 class Slide:
-    """Windows along one dimension.
+    """Windows along one dimension."""
 
-    Attributes:
-        loop: The loop over windows.
-        dim: The dimension of the image.
-        step: Pixels from window to window.
-        taps: The loops within a window.
-        reach: Pixels from a window's first to its last.
-    """
-
-    loop: str
-    dim: int
-    step: int
-    taps: tuple[str, ...]
-    reach: int
+    loop: str  # loop over windows
+    dim: int  # dimension of the image
+    step: int  # pixels from window to window
+    taps: tuple[str, ...]  # loops within a window
+    reach: int  # pixels from a window's first to its last
 
     def pixels(self, windows: int) -> int:
         """Pixels covered by this many neighbouring windows."""
@@ -44,19 +36,13 @@ class Slide:
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """A stage that reads an image by windows.
-
-    Attributes:
-        stage: The stage.
-        image: The load of the image.
-        slides: One per dimension that windows slide along, in memory order.
-        same: Loops over results computed from the same pixels.
-    """
+    """A stage that reads an image by windows."""
 
     stage: Stage
-    image: Load
+    image: Load  # load of the image
+    # one per dimension that windows slide along, in memory order
     slides: tuple[Slide, ...]
-    same: tuple[str, ...]
+    same: tuple[str, ...]  # loops over results computed from the same pixels
 
     @property
     def spatial(self) -> tuple[str, ...]:
@@ -166,19 +152,13 @@ def slides_of(stage: Stage, load: Load, within: Sequence[str]) -> tuple[Slide, .
 class WeightSums(Sliding):
     """A stage that accumulates gradients of window weights over all positions.
 
-        dw[o, c, ky, kx] += dy[b, o, i, j] * padded[b, c, i * 2 + ky, j * 2 + kx]
-
-    Attributes:
-        given: The other load, `dy`.
-        outer: Reduction loops that do not slide: images.
-        taps: Loops over a window.
-        deep: Loops over results computed from the same elements of `dy`.
+    dw[o, c, ky, kx] += dy[b, o, i, j] * padded[b, c, i * 2 + ky, j * 2 + kx]
     """
 
-    given: Load
-    outer: tuple[str, ...]
-    taps: tuple[str, ...]
-    deep: tuple[str, ...]
+    given: Load  # other load, `dy`
+    outer: tuple[str, ...]  # reduction loops that do not slide: images
+    taps: tuple[str, ...]  # loops over a window
+    deep: tuple[str, ...]  # loops over results computed from the same elements of `dy`
 
     @property
     def thread_loops(self) -> tuple[str, ...]:

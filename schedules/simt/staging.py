@@ -30,27 +30,16 @@ _FAR: Final = 1 << 20  # stands for an unknown size
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """One operand's tile: `size` rows (or columns) of `depth` steps.
+    """One operand's tile: `size` rows (or columns) of `depth` steps."""
 
-    Attributes:
-        copy: The block that gathers it.
-        buffer: The buffer it is gathered into.
-        size: Its rows, distributed over threads.
-        own: Rows per thread.
-        depth: Steps.
-        threads: Threads that copy it.
-        along_steps: Whether it is contiguous along steps in memory.
-        wide: Whether it is contiguous along rows, so that several are read at once.
-    """
-
-    copy: str
-    buffer: str
-    size: int
-    own: int
-    depth: int
-    threads: int
-    along_steps: bool
-    wide: bool
+    copy: str  # block that gathers it
+    buffer: str  # buffer it is gathered into
+    size: int  # its rows, distributed over threads
+    own: int  # rows per thread
+    depth: int  # steps
+    threads: int  # threads that copy it
+    along_steps: bool  # whether it is contiguous along steps in memory
+    wide: bool  # whether it is contiguous along rows, so that several are read at once
 
     def stage(self, s: Schedule, at: str) -> None:
         """Gather the tile inside a loop, into shared memory."""

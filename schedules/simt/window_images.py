@@ -26,19 +26,12 @@ from tensorlang.scheduling.analysis.tree import block_of, find_block
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How a line of an image is partitioned.
+    """How a line of an image is partitioned."""
 
-    Attributes:
-        dim: The dimension that is partitioned into the inside and the padding.
-        unit: Pixels that the pieces are multiples of.
-        lanes: Contiguous elements of one access.
-        whole: Whether these are the pixels of the line itself.
-    """
-
-    dim: int
-    unit: int
-    lanes: int
-    whole: bool
+    dim: int  # dimension that is partitioned into the inside and the padding
+    unit: int  # pixels that the pieces are multiples of
+    lanes: int  # contiguous elements of one access
+    whole: bool  # whether these are the pixels of the line itself
 
 
 def hold(

@@ -29,21 +29,13 @@ _INDICES: Final = ("x", "y", "z")
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The work of one thread.
+    """The work of one thread."""
 
-    Attributes:
-        sizes: Results along each loop.
-        lanes: Contiguous elements stored at once.
-        loads: Contiguous elements loaded at once.
-        depth: Channels whose pixels are held at once.
-        threads: Upper limit of threads per block.
-    """
-
-    sizes: dict[str, int]
-    lanes: int
-    loads: int
-    depth: int
-    threads: int
+    sizes: dict[str, int]  # results along each loop
+    lanes: int  # contiguous elements stored at once
+    loads: int  # contiguous elements loaded at once
+    depth: int  # channels whose pixels are held at once
+    threads: int  # upper limit of threads per block
 
 
 def tile_of(knobs: Knobs, slid: Windows, top: Stage) -> Tile:

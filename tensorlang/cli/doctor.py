@@ -37,19 +37,12 @@ _REQUIREMENT: Final = re.compile(r"([\w.-]+)[^;]*(?:;.*extra == ['\"]([\w-]+)['\
 
 
 class Finding(NamedTuple):
-    """A part of the installation.
+    """A part of the installation."""
 
-    Attributes:
-        part: What it is.
-        state: `ok`, `missing` (something optional) or `broken`.
-        said: What was found.
-        remedy: How to get or mend it; empty if nothing has to be done.
-    """
-
-    part: str
-    state: str
-    said: str
-    remedy: str = ""
+    part: str  # what it is
+    state: str  # `ok`, `missing` (something optional) or `broken`
+    said: str  # what was found
+    remedy: str = ""  # how to get or mend it; empty if nothing has to be done
 
 
 @app.command()

@@ -74,15 +74,10 @@ def copied(node: ir.Node) -> set[ir.Buffer]:
 
 
 class Barriers(ABC):
-    """Walks a program in order, placing guards, divided loops and barriers.
+    """Walks a program in order, placing guards, divided loops and barriers."""
 
-    Attributes:
-        scope: The barriers' scope.
-        holder: The kind of loop that is divided, for error messages.
-    """
-
-    scope: ClassVar[str]
-    holder: ClassVar[str]
+    scope: ClassVar[str]  # barriers' scope
+    holder: ClassVar[str]  # kind of loop that is divided, for error messages
 
     def __init__(self, first: ir.Expr) -> None:
         """`first` is true in the one thread that runs undivided statements."""

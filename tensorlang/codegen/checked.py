@@ -36,17 +36,11 @@ COLUMNS: Final = 3  # whether an index was out of bounds, the index, and the siz
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One dimension of an access: the subject of a row of the report.
+    """One dimension of an access: the subject of a row of the report."""
 
-    Attributes:
-        text: The access as written in the definition.
-        dimension: Which of the buffer's dimensions.
-        line: The definition's `file:line`, if known.
-    """
-
-    text: str
-    dimension: int
-    line: str
+    text: str  # access as written in the definition
+    dimension: int  # which of the buffer's dimensions
+    line: str  # definition's `file:line`, if known
 
     def message(self, index: int, size: int) -> str:
         """Error sentence for an out-of-bounds index."""

@@ -24,15 +24,11 @@ from tensorlang.ir.visit import fresh, rebuild, rewriter, walk_statements
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """The two parts of a function.
+    """The two parts of a function."""
 
-    Attributes:
-        constant: What is run once: from the constant parameters to temporaries.
-        rest: The function with these temporaries as further inputs, at the end.
-    """
-
+    # what is run once: from the constant parameters to temporaries
     constant: ir.Function
-    rest: ir.Function
+    rest: ir.Function  # function with these temporaries as further inputs, at the end
 
 
 def divided(function: ir.Function, constants: Sequence[int]) -> Divided | None:

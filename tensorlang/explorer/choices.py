@@ -18,17 +18,12 @@ _APART: Final = 1.005  # times of a term that are told apart
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Candidates of a cost model.
+    """Candidates of a cost model."""
 
-    Attributes:
-        own: The one with the values of the page's knobs; None if it is not among them.
-        others: The fastest of the others, the first one next.
-        count: How many were compared.
-    """
-
+    # one with the values of the page's knobs; None if it is not among them
     own: Candidate | None
-    others: Sequence[Candidate]
-    count: int
+    others: Sequence[Candidate]  # fastest of the others, the first one next
+    count: int  # how many were compared
 
     @property
     def terms(self) -> list[str]:

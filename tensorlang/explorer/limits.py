@@ -62,19 +62,12 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a kernel.
+    """The limits of a kernel."""
 
-    Attributes:
-        work: The work of a call; None if data decides.
-        known: The measured limits.
-        missing: Why there are no others; else empty.
-        measured: Seconds of a call by the tuned record; 0 without one.
-    """
-
-    work: Work | None
-    known: Sequence[Limit] = ()
-    missing: str = ""
-    measured: float = 0.0
+    work: Work | None  # work of a call; None if data decides
+    known: Sequence[Limit] = ()  # measured limits
+    missing: str = ""  # why there are no others; else empty
+    measured: float = 0.0  # seconds of a call by the tuned record; 0 without one
 
     @property
     def tightest(self) -> Limit | None:

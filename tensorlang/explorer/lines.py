@@ -12,18 +12,13 @@ from tensorlang.ir.visit import statements
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of an IR text.
+    """A line of an IR text."""
 
-    Attributes:
-        text: The line.
-        number: Which statement of the function it belongs to, in the order of
-            `walk_statements`; -1 for those of no statement, such as the signature.
-        path: The statements around it and its own, outermost first.
-    """
-
-    text: str
+    text: str  # line
+    # which statement of the function it belongs to, in the order of `walk_statements`;
+    # -1 for those of no statement, such as the signature
     number: int = -1
-    path: tuple[ir.Stmt, ...] = ()
+    path: tuple[ir.Stmt, ...] = ()  # statements around it and its own, outermost first
 
     @property
     def stmt(self) -> ir.Stmt | None:

@@ -20,28 +20,19 @@ _FIRST: Final[Range] = (0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop.
+    """A loop."""
 
-    Attributes:
-        depth: The number of loops around it.
-        name: Its variable.
-        kind: Its kind, and the index it is bound to.
-        trips: The least and the greatest number of iterations; None if unknown.
-        total: The greatest number of iterations of all its runs; None if unknown.
-        exact: Whether it is the number.
-        touched: For each parameter the bytes of the box around all elements that the
-            first iteration may access; empty if loops are expanded.
-        uses: For each of these the bytes that it accesses, repeated ones counted again,
-            over the bytes of the box; left out where data decides.
-    """
-
-    depth: int
-    name: str
-    kind: str
-    trips: Interval
-    total: int | None
-    exact: bool
+    depth: int  # number of loops around it
+    name: str  # its variable
+    kind: str  # its kind, and the index it is bound to
+    trips: Interval  # least and the greatest number of iterations; None if unknown
+    total: int | None  # greatest number of iterations of all its runs; None if unknown
+    exact: bool  # whether it is the number
+    # for each parameter the bytes of the box around all elements that the first
+    # iteration may access; empty if loops are expanded
     touched: Mapping[str, int]
+    # for each of these the bytes that it accesses, repeated ones counted again, over
+    # the bytes of the box; left out where data decides
     uses: Mapping[str, float]
 
     @property

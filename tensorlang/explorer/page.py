@@ -39,26 +39,16 @@ _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a page shows: a configuration of an operator, built.
+    """What a page shows: a configuration of an operator, built."""
 
-    Attributes:
-        title: The workload and target.
-        why: Where the configuration comes from.
-        definition: The operator's definition.
-        schedule: Its schedule.
-        kernel: The kernel built from it.
-        knobs: Its knobs, with what was compared for their defaults.
-        sizes: The values of its symbolic sizes.
-        measured: Seconds of a call by the record of this workload; 0 without one.
-    """
-
-    title: str
-    why: str
-    definition: Function
+    title: str  # workload and target
+    why: str  # where the configuration comes from
+    definition: Function  # operator's definition
     schedule: Schedule
-    kernel: Kernel
-    knobs: Knobs
-    sizes: Mapping[str, int]
+    kernel: Kernel  # kernel built from it
+    knobs: Knobs  # its knobs, with what was compared for their defaults
+    sizes: Mapping[str, int]  # values of its symbolic sizes
+    # seconds of a call by the record of this workload; 0 without one
     measured: float = 0.0
 
     @property

@@ -23,62 +23,41 @@ _MOST_TOLD: Final = 3  # knobs, of the reasons why the best won
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A plot of the time of each trial, logarithmic, and of the best so far.
+    """A plot of the time of each trial, logarithmic, and of the best so far."""
 
-    Attributes:
-        dots: Timed trials, in the picture's coordinates.
-        best: The best so far, as a line.
-        failures: Where candidates failed.
-        ends: The greatest and the least time, in seconds.
-        count: The number of trials.
-    """
-
-    dots: Sequence[tuple[float, float]]
-    best: Sequence[tuple[float, float]]
-    failures: Sequence[float]
-    ends: tuple[float, float]
-    count: int
+    dots: Sequence[tuple[float, float]]  # timed trials, in the picture's coordinates
+    best: Sequence[tuple[float, float]]  # best so far, as a line
+    failures: Sequence[float]  # where candidates failed
+    ends: tuple[float, float]  # greatest and the least time, in seconds
+    count: int  # number of trials
     width: int = _WIDTH
     height: int = _HEIGHT
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a knob did: for each value the best time with it over the best of all.
+    """What a knob did: for each value the best time with it over the best of all."""
 
-    Attributes:
-        knob: Its name.
-        importance: Its share in what makes a configuration fast; None if unknown.
-        values: Values with that ratio and the number of timed trials, the best first.
-        left_out: How many more values were tried.
-    """
-
-    knob: str
+    knob: str  # its name
+    # its share in what makes a configuration fast; None if unknown
     importance: float | None
+    # values with that ratio and the number of timed trials, the best first
     values: Sequence[tuple[str, float, int]]
-    left_out: int = 0
+    left_out: int = 0  # how many more values were tried
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search, for a page.
+    """A search, for a page."""
 
-    Attributes:
-        title: What was searched, and where.
-        trials: Outcomes by kind.
-        history: The plot.
-        best: The fastest configuration, and its time in seconds.
-        second: What the next one has instead, and its time; None if there is none.
-        effects: Of the knobs of its algorithm, the most important first.
-        failures: Reasons, with the number of candidates and an example.
-    """
-
-    title: str
-    trials: Mapping[str, int]
-    history: History
-    best: tuple[str, float]
+    title: str  # what was searched, and where
+    trials: Mapping[str, int]  # outcomes by kind
+    history: History  # plot
+    best: tuple[str, float]  # fastest configuration, and its time in seconds
+    # what the next one has instead, and its time; None if there is none
     second: tuple[str, float] | None
-    effects: Sequence[Effect]
+    effects: Sequence[Effect]  # of the knobs of its algorithm, the most important first
+    # reasons, with the number of candidates and an example
     failures: Sequence[tuple[str, int, str]]
 
     @property

@@ -29,18 +29,13 @@ _NONE: Final[tuple[int, ...]] = ()
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source text.
+    """A source text."""
 
-    Attributes:
-        function: The lowered function as it was printed.
-        text: The source.
-        statements: For each line the numbers of its statements in `function`, in the
-            order of `walk_statements`: several where one line serves several, or where
-            equal statements cannot be told apart.
-    """
-
-    function: ir.Function
-    text: str
+    function: ir.Function  # lowered function as it was printed
+    text: str  # source
+    # for each line the numbers of its statements in `function`, in the order of
+    # `walk_statements`: several where one line serves several, or where equal
+    # statements cannot be told apart
     statements: Sequence[tuple[int, ...]]
 
 

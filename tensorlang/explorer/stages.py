@@ -21,24 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A text, and for each of its lines what it is linked by.
+    """A text, and for each of its lines what it is linked by."""
 
-    Attributes:
-        name: A short name, used in links.
-        title: A heading.
-        language: The name of the lexer that highlights it.
-        lines: The text.
-        tags: Tags of each line; see `links`.
-        statements: For each line the statements of the lowered IR that it is from.
-        sources: For each line of machine code the source line, from 1; 0 for none.
-    """
-
-    name: str
-    title: str
-    language: str
-    lines: Sequence[str]
-    tags: Sequence[Tags]
+    name: str  # a short name, used in links
+    title: str  # a heading
+    language: str  # name of the lexer that highlights it
+    lines: Sequence[str]  # text
+    tags: Sequence[Tags]  # tags of each line; see `links`
+    # for each line the statements of the lowered IR that it is from
     statements: Sequence[tuple[int, ...]] = ()
+    # for each line of machine code the source line, from 1; 0 for none
     sources: Sequence[int] = ()
 
 

@@ -34,18 +34,12 @@ _FILES: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CudaKernel:
-    """A kernel for an architecture.
+    """A kernel for an architecture."""
 
-    Attributes:
-        symbol: Begins the names of its symbols.
-        signature: Its buffers and scalars.
-        program: Its host program.
-        objects: Object code by name: of the cubin, and of the host program.
-    """
-
-    symbol: str
-    signature: Signature
-    program: Data
+    symbol: str  # begins the names of its symbols
+    signature: Signature  # its buffers and scalars
+    program: Data  # its host program
+    # object code by name: of the cubin, and of the host program
     objects: Mapping[str, bytes]
 
     @property

@@ -23,24 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """A compiled kernel.
+    """A compiled kernel."""
 
-    Attributes:
-        symbol: Of `int32_t symbol(args, thread, team, member)`; `symbol_team` and
-            `symbol_workspace` are its queries.
-        signature: Its buffers and scalars.
-        used: For each buffer, whether it reads or writes it.
-        alone: Whether it runs in one thread, as its threads would wait for all others.
-        code: Object code.
-        machine: What it is for.
-    """
-
+    # of `int32_t symbol(args, thread, team, member)`; `symbol_team` and
+    # `symbol_workspace` are its queries
     symbol: str
-    signature: Signature
-    used: tuple[bool, ...]
+    signature: Signature  # its buffers and scalars
+    used: tuple[bool, ...]  # for each buffer, whether it reads or writes it
+    # whether it runs in one thread, as its threads would wait for all others
     alone: bool
-    code: bytes
-    machine: Machine
+    code: bytes  # object code
+    machine: Machine  # what it is for
 
 
 class Kernels:

@@ -159,38 +159,23 @@ class Code(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel with its arguments.
-
-    Attributes:
-        kernel: The kernel.
-        title: What it computes.
-        slots: Its arguments as C expressions of 64 bits.
-        bytes: The size of its arrays, as C.
-    """
+    """One kernel with its arguments."""
 
     kernel: Code
-    title: str
-    slots: tuple[str, ...]
-    bytes: str
+    title: str  # what it computes
+    slots: tuple[str, ...]  # its arguments as C expressions of 64 bits
+    bytes: str  # size of its arrays, as C
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The launches of a call, for one machine and a range of sizes.
-
-    Attributes:
-        machine: The machine.
-        guards: Conditions on the sizes, as C, in this order.
-        launches: What runs, in order.
-        memory: Bytes of the values that launches pass on.
-        copies: Copies at the end: to, from, bytes.
-    """
+    """The launches of a call, for one machine and a range of sizes."""
 
     machine: Place
-    guards: tuple[str, ...]
-    launches: tuple[Launch, ...]
-    memory: int = 0
-    copies: tuple[tuple[str, str, str], ...] = ()
+    guards: tuple[str, ...]  # conditions on the sizes, as C, in this order
+    launches: tuple[Launch, ...]  # what runs, in order
+    memory: int = 0  # bytes of the values that launches pass on
+    copies: tuple[tuple[str, str, str], ...] = ()  # copies at the end: to, from, bytes
 
     def uses(self, name: str) -> bool:
         """Whether a parameter of the function plays a part."""
@@ -203,28 +188,20 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A function to export.
+    """A function to export."""
 
-    Attributes:
-        name: Begins all names.
-        title: What it computes, in a line.
-        sizes: The sizes that a caller passes, with examples.
-        arrays: The arrays that a caller passes.
-        programs: What is run; of a machine the first whose guards hold.
-        scalars: The numbers that a caller passes.
-        aliases: Pairs of arrays, by position, that may be the same memory.
-        constants: Data that is part of the library.
-        formulas: How the numbers follow from others, in lines of Python.
-    """
-
-    name: str
-    title: str
-    sizes: Mapping[str, int]
-    arrays: tuple[Array, ...]
+    name: str  # begins all names
+    title: str  # what it computes, in a line
+    sizes: Mapping[str, int]  # sizes that a caller passes, with examples
+    arrays: tuple[Array, ...]  # arrays that a caller passes
+    # what is run; of a machine the first whose guards hold
     programs: tuple[Program, ...]
-    scalars: tuple[Scalar, ...] = ()
+    scalars: tuple[Scalar, ...] = ()  # numbers that a caller passes
+    # pairs of arrays, by position, that may be the same memory
     aliases: tuple[tuple[int, int], ...] = ()
+    # data that is part of the library
     constants: bytes = field(default=b"", repr=False)
+    # how the numbers follow from others, in lines of Python
     formulas: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -122,19 +122,13 @@ M = TypeVar("M", bound=Place)
 
 @dataclass(frozen=True, slots=True)
 class Exporter(Generic[M]):
-    """What the programs of an operator share.
-
-    Attributes:
-        op: The operator.
-        face: Its arrays and sizes.
-        compiled: The kernel of a scheduled function, for a machine.
-        fixed: Scalars with fixed values.
-    """
+    """What the programs of an operator share."""
 
     op: Operator
-    face: Interface
+    face: Interface  # its arrays and sizes
+    # kernel of a scheduled function, for a machine
     compiled: Callable[[ir.Function, M], Code]
-    fixed: Mapping[str, object]
+    fixed: Mapping[str, object]  # scalars with fixed values
 
     def programs(
         self, given: Sequence[Workload], on: Sequence[M]

@@ -59,18 +59,12 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A step with its kernel, for both batches.
+    """A step with its kernel, for both batches."""
 
-    Attributes:
-        steps: The step for the largest batch, and for one more.
-        parts: Its functions.
-        kernel: The kernel of the rest.
-        arrays: Its arrays, those that are kept too; for both batches.
-    """
-
-    steps: tuple[Step, Step]
-    parts: Parts
-    kernel: Kernel
+    steps: tuple[Step, Step]  # step for the largest batch, and for one more
+    parts: Parts  # its functions
+    kernel: Kernel  # kernel of the rest
+    # its arrays, those that are kept too; for both batches
     arrays: tuple[list[np.ndarray], list[np.ndarray]]
 
 

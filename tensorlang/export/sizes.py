@@ -28,15 +28,10 @@ _SHAPE: Final = "shape"  # of a result, in names of its sizes
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The arrays and sizes of a function.
+    """The arrays and sizes of a function."""
 
-    Attributes:
-        sizes: Names and examples.
-        places: The names of the sizes of each array, or shape; None for constants.
-        arrays: The arrays.
-    """
-
-    sizes: dict[str, int]
+    sizes: dict[str, int]  # names and examples
+    # names of the sizes of each array, or shape; None for constants
     places: tuple[Row, ...]
     arrays: tuple[Array, ...]
 

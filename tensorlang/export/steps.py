@@ -29,13 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Called(kept.Asked):
-    """The stand-in for a kernel of which a part depends on constants alone.
+    """The stand-in for a kernel of which a part depends on constants alone."""
 
-    Attributes:
-        constants: The positions of the constant arrays.
-    """
-
-    constants: tuple[int, ...] = ()
+    constants: tuple[int, ...] = ()  # positions of the constant arrays
 
 
 class Taking(Noting):
@@ -82,23 +78,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A program bound for an export.
+    """A program bound for an export."""
 
-    Attributes:
-        steps: What is run at each call.
-        inputs: The arrays of the program's inputs.
-        outputs: The arrays of its outputs.
-        block: The memory of what steps compute.
-        fixed: The parts of it that hold constants.
-        values: The array of each value, in the order of the program.
-    """
-
-    steps: tuple[Step, ...]
-    inputs: tuple[Storage, ...]
-    outputs: tuple[Storage, ...]
-    block: np.ndarray
-    fixed: tuple[Storage, ...]
-    values: tuple[Storage, ...]
+    steps: tuple[Step, ...]  # what is run at each call
+    inputs: tuple[Storage, ...]  # arrays of the program's inputs
+    outputs: tuple[Storage, ...]  # arrays of its outputs
+    block: np.ndarray  # memory of what steps compute
+    fixed: tuple[Storage, ...]  # parts of it that hold constants
+    values: tuple[Storage, ...]  # array of each value, in the order of the program
 
 
 def laid_out(
@@ -155,15 +142,10 @@ def _steps(program: Graph, given: Sequence[kept.Step]) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The scheduled functions of a step, and the algorithm.
+    """The scheduled functions of a step, and the algorithm."""
 
-    Attributes:
-        algorithm: Its name.
-        constant: The part that depends on constants alone; None if there is none.
-        rest: The rest.
-    """
-
-    algorithm: str
+    algorithm: str  # its name
+    # part that depends on constants alone; None if there is none
     constant: ir.Function | None
     rest: ir.Function
 

@@ -26,18 +26,13 @@ _TOGETHER: Final = 12  # arrays that one kernel joins
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """Sequences of a batch, and how they are gone through.
+    """Sequences of a batch, and how they are gone through."""
 
-    Attributes:
-        x: Inputs `[length, batch, in]`.
-        lengths: Integers `[batch]`; what is beyond is not read, results there are 0.
-            None if all are whole.
-        reverse: Whether to begin with the last input.
-    """
-
-    x: Tensor
+    x: Tensor  # inputs `[length, batch, in]`
+    # Integers `[batch]`; what is beyond is not read, results there are 0. None if all
+    # are whole.
     lengths: Tensor | None = None
-    reverse: bool = False
+    reverse: bool = False  # whether to begin with the last input
 
 
 def lstm(  # noqa: PLR0917 - the arrays of an LSTM

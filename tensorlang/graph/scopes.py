@@ -19,16 +19,11 @@ _OWN: Final = ("tensorlang.", "contextlib.", "torch.", "jax.")
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """A program that is being traced.
+    """A program that is being traced."""
 
-    Attributes:
-        name: The function's name, or the kind of branch.
-        parent: The enclosing program.
-        effects: Nodes to be kept even if nothing uses their results.
-    """
-
-    name: str
-    parent: Scope | None = None
+    name: str  # function's name, or the kind of branch
+    parent: Scope | None = None  # enclosing program
+    # nodes to be kept even if nothing uses their results
     effects: list[Node] = field(default_factory=list)
 
 

@@ -40,13 +40,9 @@ REPLAYING: Final[ContextVar[bool]] = ContextVar("replaying", default=False)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A kind of node that is not an operator.
+    """A kind of node that is not an operator."""
 
-    Attributes:
-        id: Its name in the text of a program.
-    """
-
-    id: str
+    id: str  # its name in the text of a program
 
 
 @dataclass(slots=True, eq=False)

@@ -35,19 +35,12 @@ _LARGEST_WORD: Final = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parameter:
-    """A parameter of an operator.
-
-    Attributes:
-        name: Its name.
-        kind: What it accepts: an array, a key, or a type of attribute.
-        default: Its default; `inspect.Parameter.empty` if required.
-        named: Whether it is keyword-only.
-    """
+    """A parameter of an operator."""
 
     name: str
-    kind: str
-    default: Argument
-    named: bool
+    kind: str  # what it accepts: an array, a key, or a type of attribute
+    default: Argument  # its default; `inspect.Parameter.empty` if required
+    named: bool  # whether it is keyword-only
 
     @property
     def needed(self) -> bool:

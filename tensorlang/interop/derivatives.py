@@ -38,20 +38,14 @@ T = TypeVar("T")  # an array of the other framework
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A call in a program.
-
-    Attributes:
-        op: The operator.
-        args: Its arguments in parameter order, without arrays.
-        arrays: For each array parameter, its position and its array number or numbers
-            in the program.
-        count: The number of its results.
-    """
+    """A call in a program."""
 
     op: Operator
-    args: Arguments
+    args: Arguments  # its arguments in parameter order, without arrays
+    # for each array parameter, its position and its array number or numbers in the
+    # program
     arrays: tuple[tuple[int, int | tuple[int, ...]], ...]
-    count: int
+    count: int  # number of its results
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,17 +53,12 @@ class Program:
     """Calls that compute a derivative.
 
     Arrays are numbered: inputs, then constants, then the results of each call.
-
-    Attributes:
-        inputs: The number of inputs.
-        fixed: Constants, and values that are zeros.
-        steps: The calls, in order.
-        outputs: The numbers of the results; None where a result depends on nothing.
     """
 
-    inputs: int
-    fixed: tuple[Value, ...]
-    steps: tuple[Step, ...]
+    inputs: int  # number of inputs
+    fixed: tuple[Value, ...]  # constants, and values that are zeros
+    steps: tuple[Step, ...]  # calls, in order
+    # numbers of the results; None where a result depends on nothing
     outputs: tuple[int | None, ...]
 
     def run(

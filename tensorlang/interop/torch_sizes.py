@@ -21,14 +21,10 @@ _MOST: Final = 4  # names for which shapes are inferred at once
 
 @dataclass(slots=True)
 class Sizes:
-    """The symbolic sizes of a traced call.
+    """The symbolic sizes of a traced call."""
 
-    Attributes:
-        fixed: Whether all are specialised to their current values.
-        names: The PyTorch symbol of each name.
-    """
-
-    fixed: bool = False
+    fixed: bool = False  # whether all are specialised to their current values
+    # PyTorch symbol of each name
     names: dict[str, torch.SymInt] = field(default_factory=dict)
 
     def known(

@@ -37,14 +37,10 @@ class Collective(Intrinsic):
 
     `numpy` defines its semantics, on arrays of (groups, lanes of the scope) or, for
     vectors, (groups, lanes of the scope, lanes of the vector).
-
-    Attributes:
-        scope: The scope whose lanes evaluate it together.
-        feature: The target feature it requires.
     """
 
-    scope: str = "warp"
-    feature: str = "shuffle"
+    scope: str = "warp"  # scope whose lanes evaluate it together
+    feature: str = "shuffle"  # target feature it requires
 
 
 def _shuffled(name: str) -> Callable[[DTypes], DType]:

@@ -18,23 +18,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Contents:
-    """What a node and its descendants use: sets that larger contents share.
+    """What a node and its descendants use: sets that larger contents share."""
 
-    Attributes:
-        used: The variables used, also by what binds them.
-        bound: The variables bound, in program order.
-        reads: The buffers read.
-        writes: The buffers written.
-        named: The names of buffers, blocks and barrier objects.
-        calls: The functions called.
-    """
-
-    used: frozenset[ir.Var] = frozenset()
-    bound: tuple[ir.Var, ...] = ()
-    reads: frozenset[ir.Buffer] = frozenset()
-    writes: frozenset[ir.Buffer] = frozenset()
-    named: frozenset[str] = frozenset()
-    calls: frozenset[str] = frozenset()
+    used: frozenset[ir.Var] = frozenset()  # variables used, also by what binds them
+    bound: tuple[ir.Var, ...] = ()  # variables bound, in program order
+    reads: frozenset[ir.Buffer] = frozenset()  # buffers read
+    writes: frozenset[ir.Buffer] = frozenset()  # buffers written
+    named: frozenset[str] = frozenset()  # names of buffers, blocks and barrier objects
+    calls: frozenset[str] = frozenset()  # functions called
 
     def include(self, other: Contents) -> None:
         """Add other contents."""

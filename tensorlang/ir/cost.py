@@ -33,19 +33,12 @@ _MOST_COMPARED: Final = 64  # for each of them: iterations whose lengths are com
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The work of one call: i64 expressions in the function's symbolic sizes.
+    """The work of one call: i64 expressions in the function's symbolic sizes."""
 
-    Attributes:
-        float_ops: Floating-point operations.
-        integer_ops: Integer and bitwise operations on data (not on indices).
-        bytes_read: Bytes of the `in` and `inout` parameters.
-        bytes_written: Bytes of the `out` and `inout` parameters.
-    """
-
-    float_ops: ir.Expr
-    integer_ops: ir.Expr
-    bytes_read: ir.Expr
-    bytes_written: ir.Expr
+    float_ops: ir.Expr  # floating-point operations
+    integer_ops: ir.Expr  # integer and bitwise operations on data (not on indices)
+    bytes_read: ir.Expr  # bytes of the `in` and `inout` parameters
+    bytes_written: ir.Expr  # bytes of the `out` and `inout` parameters
 
     def at(self, sizes: Mapping[str, int]) -> tuple[int, int, int, int]:
         """The four counts for the given sizes.

@@ -32,15 +32,10 @@ _MOST_ROUNDS: Final = 8  # chained temporaries that indices pass through
 
 @dataclass(slots=True)
 class Domain:
-    """The values that the elements of a buffer may have.
+    """The values that the elements of a buffer may have."""
 
-    Attributes:
-        interval: The minimum and maximum, None if unbounded.
-        nonzero: Whether 0 is excluded.
-    """
-
-    interval: Interval = UNKNOWN
-    nonzero: bool = False
+    interval: Interval = UNKNOWN  # minimum and maximum, None if unbounded
+    nonzero: bool = False  # whether 0 is excluded
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,19 +23,12 @@ with lazy.modules(__name__):  # only to print
 
 @dataclass(slots=True)
 class Row:
-    """An application of a layer.
-
-    Attributes:
-        path: Its path.
-        layer: Its description.
-        shapes: The shapes of its results.
-        weights: Its own weights.
-    """
+    """An application of a layer."""
 
     path: str
-    layer: str
-    shapes: str = ""
-    weights: list[Weight] = field(default_factory=list)
+    layer: str  # its description
+    shapes: str = ""  # shapes of its results
+    weights: list[Weight] = field(default_factory=list)  # its own weights
 
 
 _ROWS: ContextVar[list[Row] | None] = ContextVar("rows", default=None)

@@ -30,31 +30,20 @@ _SHARED_AT_ONCE: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """GPU specification.
+    """GPU specification."""
 
-    Attributes:
-        processors: Multiprocessors.
-        warps: Maximum resident warps per multiprocessor; `blocks` likewise.
-        shared: Bytes of shared memory per multiprocessor.
-        clock: Cycles per second.
-        memory: Device memory bandwidth in bytes per second.
-        cache: L2 cache bandwidth in bytes per cycle, for all multiprocessors.
-        singles: 32-bit float operations per cycle and multiprocessor.
-        products: Multiply-adds of 16-bit values per cycle and multiprocessor, by the
-            tensor core instructions of warps (`mma`).
-        group_products: The same by those of warpgroups (`wgmma`); 0 if it has none.
-    """
-
-    processors: int
-    warps: int
+    processors: int  # multiprocessors
+    warps: int  # maximum resident warps per multiprocessor; `blocks` likewise
     blocks: int
-    shared: int
-    clock: float
-    memory: float
-    cache: int
-    singles: int
+    shared: int  # bytes of shared memory per multiprocessor
+    clock: float  # cycles per second
+    memory: float  # device memory bandwidth in bytes per second
+    cache: int  # L2 cache bandwidth in bytes per cycle, for all multiprocessors
+    singles: int  # 32-bit float operations per cycle and multiprocessor
+    # multiply-adds of 16-bit values per cycle and multiprocessor, by the tensor core
+    # instructions of warps (`mma`)
     products: int
-    group_products: int = 0
+    group_products: int = 0  # same by those of warpgroups (`wgmma`); 0 if it has none
 
     @property
     def peak(self) -> float:

@@ -60,24 +60,15 @@ _SEQUENCES: Final = (Several, Operand | Several)  # and of those that may be seq
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The reader of an operator.
+    """The reader of an operator."""
 
-    Attributes:
-        read: Maps a node's inputs and attributes to its results.
-        since: The oldest supported version of the operator.
-        folds: Whether it also accepts arrays if all inputs are constant.
-        takes_call: Whether `read` takes the node as its first argument.
-        inputs: Parameters that are inputs.
-        attributes: Parameters that are attributes.
-        hints: Annotations of flags and of inputs that must be constant.
-    """
-
-    read: Read
-    since: int
-    folds: bool
-    takes_call: bool
-    inputs: Mapping[str, inspect.Parameter]
-    attributes: Mapping[str, inspect.Parameter]
+    read: Read  # maps a node's inputs and attributes to its results
+    since: int  # oldest supported version of the operator
+    folds: bool  # whether it also accepts arrays if all inputs are constant
+    takes_call: bool  # whether `read` takes the node as its first argument
+    inputs: Mapping[str, inspect.Parameter]  # parameters that are inputs
+    attributes: Mapping[str, inspect.Parameter]  # parameters that are attributes
+    # annotations of flags and of inputs that must be constant
     hints: Mapping[str, object]
 
 

@@ -75,19 +75,14 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Values of knobs, as a cost model sees them.
+    """Values of knobs, as a cost model sees them."""
 
-    Attributes:
-        knobs: The values that it compares, by name.
-        cycles: The predicted time of the slowest thread.
-        terms: What it is made of, by name, in cycles; they overlap in part.
-        sizes: Where the time is the geometric mean of those of several sizes: each of
-            them, by name; the terms are those of the last.
-    """
-
-    knobs: Mapping[str, Value]
-    cycles: float
+    knobs: Mapping[str, Value]  # values that it compares, by name
+    cycles: float  # predicted time of the slowest thread
+    # what it is made of, by name, in cycles; they overlap in part
     terms: Mapping[str, float]
+    # where the time is the geometric mean of those of several sizes: each of them, by
+    # name; the terms are those of the last
     sizes: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -21,17 +21,11 @@ from tensorlang.targets import Target
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """A step, or a function of several, that was attempted and failed.
+    """A step, or a function of several, that was attempted and failed."""
 
-    Attributes:
-        after: The number of steps before it.
-        way: The attempt, as a call.
-        reason: Why it does not apply.
-    """
-
-    after: int
-    way: str
-    reason: str
+    after: int  # number of steps before it
+    way: str  # attempt, as a call
+    reason: str  # why it does not apply
 
     def __str__(self) -> str:
         return f"{self.way}: {self.reason}"

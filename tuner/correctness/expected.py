@@ -28,23 +28,14 @@ _TYPICAL: Final = 16.0  # times the median; larger values are excluded from the 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The expected values of an output.
+    """The expected values of an output."""
 
-    Attributes:
-        value: The expected value, in the output's dtype.
-        low: Lower bound; None for exact bits.
-        high: Upper bound; None for exact bits.
-        nan: Where NaN is permitted.
-        loose: Where infinities and NaN are permitted.
-        zeros: Whether 0 and -0 are equal, for exact bits.
-    """
-
-    value: Array
-    low: Array | None = None
-    high: Array | None = None
-    nan: Array | None = None
-    loose: Array | None = None
-    zeros: bool = False
+    value: Array  # expected value, in the output's dtype
+    low: Array | None = None  # lower bound; None for exact bits
+    high: Array | None = None  # upper bound; None for exact bits
+    nan: Array | None = None  # where NaN is permitted
+    loose: Array | None = None  # where infinities and NaN are permitted
+    zeros: bool = False  # whether 0 and -0 are equal, for exact bits
 
     def wrong(self, got: Array) -> Array | None:
         """Mask of wrong elements; None if there are none."""

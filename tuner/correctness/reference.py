@@ -50,34 +50,21 @@ _FUEL: Final = 200_000  # statement limit of the interpreter for a small shape
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Arrays of one call and the expected results.
+    """Arrays of one call and the expected results."""
 
-    Attributes:
-        named: A description of the arrays' contents.
-        inputs: An array per buffer; write-only ones are zero.
-        expected: The expected content of each written buffer.
-    """
-
-    named: str
-    inputs: tuple[Array, ...]
-    expected: tuple[Expected, ...]
+    named: str  # a description of the arrays' contents
+    inputs: tuple[Array, ...]  # an array per buffer; write-only ones are zero
+    expected: tuple[Expected, ...]  # expected content of each written buffer
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workload with the arrays of several calls.
-
-    Attributes:
-        workload: The workload.
-        scalars: The scalar arguments of a call.
-        outputs: Positions of the written buffers.
-        runs: The calls.
-    """
+    """A workload with the arrays of several calls."""
 
     workload: Workload
-    scalars: tuple[object, ...]
-    outputs: tuple[int, ...]
-    runs: tuple[Run, ...]
+    scalars: tuple[object, ...]  # scalar arguments of a call
+    outputs: tuple[int, ...]  # positions of the written buffers
+    runs: tuple[Run, ...]  # calls
 
 
 class Reference:

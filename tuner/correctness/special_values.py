@@ -47,18 +47,12 @@ class Special:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The special values for filling arrays.
+    """The special values for filling arrays."""
 
-    Attributes:
-        constants: Values that the reference or a candidate compares with, and their
-            neighbours.
-        least: Minimum magnitude of the other numbers, apart from 0.
-        most: Maximum magnitude; infinities and NaNs are always included.
-    """
-
+    # values that the reference or a candidate compares with, and their neighbours
     constants: Constants = field(default_factory=dict)
-    least: float = 0.0
-    most: float = math.inf
+    least: float = 0.0  # minimum magnitude of the other numbers, apart from 0
+    most: float = math.inf  # maximum magnitude; infinities and NaNs are always included
 
     def of(self, given: Input) -> Special:
         """The special values of an input."""

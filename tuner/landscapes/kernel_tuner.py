@@ -51,20 +51,13 @@ Settings = dict[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Configurations of a kernel with the same parameters, and their outcomes.
+    """Configurations of a kernel with the same parameters, and their outcomes."""
 
-    Attributes:
-        name: The kernel.
-        device: The device.
-        size: The problem size.
-        columns: The values of each parameter.
-        rows: The parameters of each configuration, and its outcome.
-    """
-
-    name: str
+    name: str  # kernel
     device: str
-    size: tuple[int, ...]
-    columns: Mapping[str, tuple[Value, ...]]
+    size: tuple[int, ...]  # problem size
+    columns: Mapping[str, tuple[Value, ...]]  # values of each parameter
+    # parameters of each configuration, and its outcome
     rows: Sequence[tuple[Settings, Outcome]]
 
 

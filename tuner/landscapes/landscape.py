@@ -30,19 +30,13 @@ _ALGORITHM: Final = "algorithm"
 
 @dataclass(frozen=True, slots=True)
 class Landscape:
-    """The configurations of a finished search.
+    """The configurations of a finished search."""
 
-    Attributes:
-        name: What was tuned, in words.
-        device: The fingerprint or the name of the machine.
-        rows: One trial per configuration, in the order in which they were tried.
-        workload: The workload, if an operator of tensorlang was tuned.
-    """
-
-    name: str
-    device: str
+    name: str  # what was tuned, in words
+    device: str  # fingerprint or the name of the machine
+    # one trial per configuration, in the order in which they were tried
     rows: tuple[Row, ...]
-    workload: Workload | None = None
+    workload: Workload | None = None  # workload, if an operator of tensorlang was tuned
 
     @classmethod
     def of(

@@ -44,21 +44,13 @@ _BUS_ID: Final = 32  # characters
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A GPU at one moment.
+    """A GPU at one moment."""
 
-    Attributes:
-        sm_mhz: Clock of its multiprocessors.
-        memory_mhz: Clock of its memory.
-        watts: Power draw.
-        celsius: Temperature.
-        slowed: Throttle reasons; empty if not throttled.
-    """
-
-    sm_mhz: int
-    memory_mhz: int
-    watts: float
-    celsius: int
-    slowed: tuple[str, ...] = ()
+    sm_mhz: int  # clock of its multiprocessors
+    memory_mhz: int  # clock of its memory
+    watts: float  # power draw
+    celsius: int  # temperature
+    slowed: tuple[str, ...] = ()  # throttle reasons; empty if not throttled
 
 
 Reader = Callable[[], State | None]

@@ -30,17 +30,11 @@ _CALL: Final = re.compile(r"\s*([\w.-]+)\((.*)\)\s*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """The result of a contest.
+    """The result of a contest."""
 
-    Attributes:
-        samples: Seconds per call and round, by the candidate's key.
-        failed: Why the others were not timed.
-        unlocked: Why something was timed while another process may have measured;
-            else empty.
-    """
-
-    samples: Samples
-    failed: Mapping[str, str]
+    samples: Samples  # seconds per call and round, by the candidate's key
+    failed: Mapping[str, str]  # why the others were not timed
+    # why something was timed while another process may have measured; else empty
     unlocked: str = ""
 
     def gain(self, slower: Candidate, faster: Candidate) -> Ratio | None:
@@ -159,21 +153,14 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a knob's value gives a configuration.
-
-    Attributes:
-        knob: The knob.
-        default: Its default.
-        value: Its value.
-        gain: The time with the default over the time with the value, all else equal.
-        note: Why there is no gain; else empty.
-    """
+    """What a knob's value gives a configuration."""
 
     knob: str
     default: Value
     value: Value
+    # time with the default over the time with the value, all else equal
     gain: Ratio | None = None
-    note: str = ""
+    note: str = ""  # why there is no gain; else empty
 
 
 def effects(

@@ -51,19 +51,14 @@ class Entrant:
 
 @dataclass(slots=True)
 class Finals:
-    """Samples of those who finished, and outcomes of those who did not.
+    """Samples of those who finished, and outcomes of those who did not."""
 
-    Attributes:
-        samples: Seconds per call and round, by candidate.
-        failed: Outcomes of candidates that turned out wrong.
-        measured: On a GPU, a readable description of device and clocks.
-        disturbed: Whether other programs kept processors busy meanwhile.
-    """
-
+    # seconds per call and round, by candidate
     samples: Samples = field(default_factory=dict)
+    # outcomes of candidates that turned out wrong
     failed: list[tuple[Candidate, Outcome]] = field(default_factory=list)
-    measured: str = ""
-    disturbed: bool = False
+    measured: str = ""  # on a GPU, a readable description of device and clocks
+    disturbed: bool = False  # whether other programs kept processors busy meanwhile
 
 
 def seconds_for(entrants: Sequence[Entrant], rounds: int) -> float:

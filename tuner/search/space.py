@@ -32,19 +32,12 @@ ALGORITHM: Final = "algorithm"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A scheduled configuration.
+    """A scheduled configuration."""
 
-    Attributes:
-        candidate: The algorithm and knob values.
-        domains: The domain of each knob used.
-        ir: Content hash of the scheduled IR; empty if it was rejected.
-        outcome: Why it is not built, if so.
-    """
-
-    candidate: Candidate
-    domains: Mapping[str, Domain]
-    ir: str = ""
-    outcome: Outcome | None = None
+    candidate: Candidate  # algorithm and knob values
+    domains: Mapping[str, Domain]  # domain of each knob used
+    ir: str = ""  # content hash of the scheduled IR; empty if it was rejected
+    outcome: Outcome | None = None  # why it is not built, if so
 
     @property
     def lost(self) -> str:

@@ -58,33 +58,23 @@ class Unknown(Exception):  # noqa: N818 - a value that depends on data
 
 @dataclass(slots=True)
 class Traffic:
-    """Memory traffic of one block of a launch.
+    """Memory traffic of one block of a launch."""
 
-    Attributes:
-        sectors: Device memory sectors, by buffer; the mean over all blocks.
-        passes: Shared memory passes.
-        loads: Device memory loads, per warp and instruction.
-        moved: Bytes moved by threads, to and from both memories.
-        barriers: Barriers that a block waits at.
-        copies: Bulk copies.
-        products: Instructions of warps for products of warpgroups, asynchronous.
-        multiplied: Multiply-adds of these by each warpgroup.
-        steps: Waits for a stage of a ring, by each warp.
-        stages: Stages of the ring.
-        in_flight: Whether products go on while the next step begins.
-    """
-
+    # device memory sectors, by buffer; the mean over all blocks
     sectors: dict[ir.Buffer, float] = field(default_factory=lambda: defaultdict(float))
-    passes: float = 0.0
-    loads: float = 0.0
-    moved: float = 0.0
-    barriers: float = 0.0
-    copies: float = 0.0
+    passes: float = 0.0  # shared memory passes
+    loads: float = 0.0  # device memory loads, per warp and instruction
+    moved: float = 0.0  # bytes moved by threads, to and from both memories
+    barriers: float = 0.0  # barriers that a block waits at
+    copies: float = 0.0  # bulk copies
+    # instructions of warps for products of warpgroups, asynchronous
     products: float = 0.0
+    # multiply-adds of these by each warpgroup
     multiplied: Counts = field(default_factory=lambda: defaultdict(float))
+    # waits for a stage of a ring, by each warp
     steps: Counts = field(default_factory=lambda: defaultdict(float))
-    stages: int = 1
-    in_flight: bool = False
+    stages: int = 1  # stages of the ring
+    in_flight: bool = False  # whether products go on while the next step begins
 
 
 def traffic(launch: Launch, sizes: Mapping[str, int]) -> Traffic:

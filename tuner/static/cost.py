@@ -60,18 +60,12 @@ _LAUNCH: Final = 2e-6
 
 @dataclass(frozen=True, slots=True)
 class StaticCost:
-    """The estimate of one call and its main parts.
+    """The estimate of one call and its main parts."""
 
-    Attributes:
-        seconds: For all launches.
-        bound: The dominant part: `memory`, `cache`, `instructions`, `shared`,
-            `tensor` or `latency`.
-        occupancy: The lowest occupancy of any launch.
-    """
-
-    seconds: float
+    seconds: float  # for all launches
+    # dominant part: `memory`, `cache`, `instructions`, `shared`, `tensor` or `latency`
     bound: str
-    occupancy: float
+    occupancy: float  # lowest occupancy of any launch
 
 
 def static_cost(

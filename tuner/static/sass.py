@@ -46,19 +46,13 @@ _WIDTH: Final = re.compile(r"\.(?:U|S)?(8|16|64|128)\b")
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """A kernel's instructions, weighted by enclosing loops.
+    """A kernel's instructions, weighted by enclosing loops."""
 
-    Attributes:
-        cycles: Cycles that a warp occupies its scheduler.
-        moved: Bytes that a thread moves to and from device and shared memory.
-        together: Loads of device memory in flight before one is waited for.
-        around: For each of `ANCHORS`, the cycles of innermost loops around such
-            instructions, per instruction; these are not in `cycles`.
-    """
-
-    cycles: float
-    moved: float
-    together: float
+    cycles: float  # cycles that a warp occupies its scheduler
+    moved: float  # bytes that a thread moves to and from device and shared memory
+    together: float  # loads of device memory in flight before one is waited for
+    # for each of `ANCHORS`, the cycles of innermost loops around such instructions, per
+    # instruction; these are not in `cycles`
     around: Mapping[str, float]
 
 

@@ -21,19 +21,12 @@ _LONGEST_NAME: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One finished trial.
-
-    Attributes:
-        candidate: The candidate.
-        outcome: Its outcome.
-        params: Values by Optuna's parameter names; see `parameter`.
-        distributions: Domains by the same names, in Optuna's JSON.
-    """
+    """One finished trial."""
 
     candidate: Candidate
     outcome: Outcome
-    params: Mapping[str, Value]
-    distributions: Mapping[str, str]
+    params: Mapping[str, Value]  # values by Optuna's parameter names; see `parameter`
+    distributions: Mapping[str, str]  # domains by the same names, in Optuna's JSON
 
     @classmethod
     def of(

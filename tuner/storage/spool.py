@@ -35,19 +35,12 @@ _FOLDER: Final = "undelivered"
 
 @dataclass(slots=True)
 class Told:
-    """A trial on its way to a storage.
+    """A trial on its way to a storage."""
 
-    Attributes:
-        row: The trial.
-        after: A key in the storage: if the trial is there, its key is greater.
-        file: Where it is kept, if it is.
-        tried: Whether the storage may have it, without an answer.
-    """
-
-    row: Row
-    after: int
-    file: Path | None = None
-    tried: bool = False
+    row: Row  # trial
+    after: int  # a key in the storage: if the trial is there, its key is greater
+    file: Path | None = None  # where it is kept, if it is
+    tried: bool = False  # whether the storage may have it, without an answer
 
 
 def folders() -> Iterator[Path]:

@@ -25,15 +25,10 @@ LONGEST_NAME: Final = 500  # longer ones are cut
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a study tunes.
-
-    Attributes:
-        workload: The workload.
-        device: The fingerprint of the machine.
-    """
+    """What a study tunes."""
 
     workload: Workload
-    device: str
+    device: str  # fingerprint of the machine
 
     def to_json(self) -> str:
         """One line, for `from_json`."""
@@ -51,25 +46,15 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A study of a storage.
+    """A study of a storage."""
 
-    Attributes:
-        id: Its key in Optuna's tables.
-        name: Its name.
-        about: What it tunes, if that is known.
-        finished: The number of trials with an outcome.
-        running: The number of those that are claimed.
-        seconds: The best time; None if no trial was timed.
-        latest: When the last trial began; None without trials.
-    """
-
-    id: int
+    id: int  # its key in Optuna's tables
     name: str
-    about: About | None
-    finished: int
-    running: int
-    seconds: float | None
-    latest: datetime | None
+    about: About | None  # what it tunes, if that is known
+    finished: int  # number of trials with an outcome
+    running: int  # number of those that are claimed
+    seconds: float | None  # best time; None if no trial was timed
+    latest: datetime | None  # when the last trial began; None without trials
 
 
 def every(url: str) -> list[Study]:

@@ -48,21 +48,14 @@ SOME: Final = 2048  # trials of a large study: the latest, and the fastest
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A trial in the database.
+    """A trial in the database."""
 
-    Attributes:
-        id: Its key in Optuna's tables.
-        number: Its place in the study, from 0.
-        state: Optuna's state.
-        age: Seconds since its heartbeat by the clock of the database; None without one.
-        row: The trial; None if another program wrote it, or an unknown version.
-    """
-
-    id: int
-    number: int
-    state: optuna.trial.TrialState
+    id: int  # its key in Optuna's tables
+    number: int  # its place in the study, from 0
+    state: optuna.trial.TrialState  # Optuna's state
+    # seconds since its heartbeat by the clock of the database; None without one
     age: float | None
-    row: Row | None
+    row: Row | None  # trial; None if another program wrote it, or an unknown version
 
     @property
     def running(self) -> bool:

@@ -58,24 +58,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a candidate.
+    """The outcome of a candidate."""
 
-    Attributes:
-        status: One of `STATUSES`.
-        reason: Why it is not `ok`, in a sentence; else empty.
-        seconds: Median time of a call.
-        spread: Half the interquartile range over the median.
-        error: The largest error relative to the permitted one.
-        ir: Content hash of the scheduled IR.
-        spent: Seconds by stage: `build`, `check`, `wait`, `measure`.
-    """
-
-    status: str
-    reason: str = ""
-    seconds: float = 0.0
-    spread: float = 0.0
-    error: float = 0.0
-    ir: str = ""
+    status: str  # one of `STATUSES`
+    reason: str = ""  # why it is not `ok`, in a sentence; else empty
+    seconds: float = 0.0  # median time of a call
+    spread: float = 0.0  # half the interquartile range over the median
+    error: float = 0.0  # largest error relative to the permitted one
+    ir: str = ""  # content hash of the scheduled IR
+    # seconds by stage: `build`, `check`, `wait`, `measure`
     spent: Mapping[str, float] = field(default_factory=dict)
 
     @property

@@ -26,17 +26,11 @@ _RECENT: Final = 16  # schedules that are kept until they are built
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """The result of a schedule function.
+    """The result of a schedule function."""
 
-    Attributes:
-        ir: Content hash of the scheduled IR; empty if it was rejected.
-        outcome: Why it is not built, if so.
-        modelled: Whether the algorithm's schedule predicts times.
-    """
-
-    ir: str = ""
-    outcome: Outcome | None = None
-    modelled: bool = False
+    ir: str = ""  # content hash of the scheduled IR; empty if it was rejected
+    outcome: Outcome | None = None  # why it is not built, if so
+    modelled: bool = False  # whether the algorithm's schedule predicts times
 
     def to_json(self) -> dict[str, object]:
         """Plain data, for `from_json`."""

@@ -36,22 +36,17 @@ _STAGE = "noinline nounwind"
 
 @dataclass
 class Kernel:
-    """Builds the kernel routine, and the stages split from it.
-
-    Attributes:
-        faults: Whether stages can report faults.
-        claimed: Whether threads claim shares.
-        bounds: Variables that depend on the share.
-        alone: Whether a stage since the last wait may have a part for one thread.
-    """
+    """Builds the kernel routine, and the stages split from it."""
 
     function: ir.Function
     module: Module
     builder: Builder
     routines: list[ins.Routine]
-    faults: bool
-    claimed: bool
+    faults: bool  # whether stages can report faults
+    claimed: bool  # whether threads claim shares
+    # variables that depend on the share
     bounds: dict[ir.Var, ir.Let] = field(default_factory=dict)
+    # whether a stage since the last wait may have a part for one thread
     alone: bool = False
 
     def add(self, stmts: Sequence[ir.Stmt]) -> None:

@@ -48,17 +48,11 @@ _MOST: Final = 256  # registers per thread
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a lowered function.
+    """One launch of a lowered function."""
 
-    Attributes:
-        name: Name of its kernel in the source.
-        nest: Its loops over blocks and threads, with the body.
-        function: The lowered function.
-    """
-
-    name: str
-    nest: ir.For
-    function: ir.Function
+    name: str  # name of its kernel in the source
+    nest: ir.For  # its loops over blocks and threads, with the body
+    function: ir.Function  # lowered function
 
     @cached_property
     def parts(

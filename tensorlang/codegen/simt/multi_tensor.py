@@ -22,17 +22,11 @@ _TAKEN: Final = {"sets", "set", "block", "middle", "end", "count", "first"}  # n
 
 @dataclass(frozen=True, slots=True)
 class MultiTensorLaunch:
-    """A launch that serves many sets.
+    """A launch that serves many sets."""
 
-    Attributes:
-        launch: The launch for one set.
-        length: Number of elements of a set.
-        block: Index of a block.
-    """
-
-    launch: Launch
-    length: Var
-    block: Var
+    launch: Launch  # launch for one set
+    length: Var  # number of elements of a set
+    block: Var  # index of a block
 
     @property
     def name(self) -> str:

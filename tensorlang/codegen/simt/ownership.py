@@ -26,17 +26,12 @@ from tensorlang.ir.visit import children, nodes_of
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An access: thread coefficients, block-uniform part, range of the rest.
+    """An access: thread coefficients, block-uniform part, range of the rest."""
 
-    Attributes:
-        threads: Coefficient and number of threads, by thread index.
-        block: The part that is equal for all threads.
-        rest: Minimum and maximum of the rest.
-    """
-
+    # coefficient and number of threads, by thread index
     threads: Mapping[str, tuple[int, int]]
-    block: Poly
-    rest: tuple[int, int]
+    block: Poly  # part that is equal for all threads
+    rest: tuple[int, int]  # minimum and maximum of the rest
 
 
 def owned(body: ir.Stmt) -> frozenset[ir.Buffer]:

@@ -31,20 +31,13 @@ _SHORT: Final = 4  # statements of a body that is duplicated anyway
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Lanes under a condition.
+    """Lanes under a condition."""
 
-    Attributes:
-        lane: The lane number.
-        cond: The condition of each lane.
-        some: Whether it holds in any lane: that of the first.
-        together: Whether wide accesses are possible.
-        at: Replaces `lane` in an expression by another number.
-    """
-
-    lane: ir.Var
-    cond: ir.Expr
-    some: ir.Expr
-    together: ir.Expr
+    lane: ir.Var  # lane number
+    cond: ir.Expr  # condition of each lane
+    some: ir.Expr  # whether it holds in any lane: that of the first
+    together: ir.Expr  # whether wide accesses are possible
+    # replaces `lane` in an expression by another number
     at: Callable[[ir.Expr, ir.Expr], ir.Expr]
 
 

@@ -24,21 +24,13 @@ THREAD = "thread."
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A perfect nest around one block that threads reduce together.
+    """A perfect nest around one block that threads reduce together."""
 
-    Attributes:
-        chain: Its loops, outermost first.
-        block: The block.
-        across: The loop over the threads that reduce together.
-        own: Loops over other threads, and over a thread's results.
-        lanes: Vectorized reduction loops.
-    """
-
-    chain: tuple[ir.For, ...]
+    chain: tuple[ir.For, ...]  # its loops, outermost first
     block: ir.Block
-    across: ir.For
-    own: tuple[ir.For, ...]
-    lanes: tuple[ir.For, ...]
+    across: ir.For  # loop over the threads that reduce together
+    own: tuple[ir.For, ...]  # loops over other threads, and over a thread's results
+    lanes: tuple[ir.For, ...]  # vectorized reduction loops
 
     @property
     def update(self) -> ir.Reduce:

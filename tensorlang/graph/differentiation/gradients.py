@@ -37,19 +37,13 @@ _FLOATS: Final = ("f16", "bf16", "f32", "f64")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A node whose gradient is needed.
-
-    Attributes:
-        node: The node.
-        named: Its arguments by the operator's parameter names.
-        dys: The gradient of each result, None where nothing depends on it.
-        wanted: The arguments whose gradients are needed.
-    """
+    """A node whose gradient is needed."""
 
     node: Node
-    named: Mapping[str, Argument]
+    named: Mapping[str, Argument]  # its arguments by the operator's parameter names
+    # gradient of each result, None where nothing depends on it
     dys: tuple[Value | None, ...]
-    wanted: frozenset[Value]
+    wanted: frozenset[Value]  # arguments whose gradients are needed
 
     @property
     def dy(self) -> Value:

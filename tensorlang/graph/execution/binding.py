@@ -51,26 +51,18 @@ _VIEWS: Final = {"let", "element"}
 
 @dataclass(slots=True, eq=False)
 class Bound:
-    """A program that is ready to run any number of times.
+    """A program that is ready to run any number of times."""
 
-    Attributes:
-        inputs: Memory to be filled with the inputs before a run.
-        outputs: Memory of the outputs after a run.
-        steps: Kernels with their arguments, in order.
-        nodes: The node of each step.
-        once: Kernels that depend on constants alone, run when it is bound.
-        kept: Bytes of what they compute for other kernels.
-        workspace: Bytes of intermediate values, including those inside loops.
-        held: Objects kept alive as long as this one.
-    """
-
-    inputs: tuple[Storage, ...]
-    outputs: tuple[Storage, ...] = ()
+    inputs: tuple[Storage, ...]  # memory to be filled with the inputs before a run
+    outputs: tuple[Storage, ...] = ()  # memory of the outputs after a run
+    # kernels with their arguments, in order
     steps: list[Step] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)  # node of each step
+    # kernels that depend on constants alone, run when it is bound
     once: list[Step] = field(default_factory=list)
-    kept: int = 0
-    workspace: int = 0
+    kept: int = 0  # bytes of what they compute for other kernels
+    workspace: int = 0  # bytes of intermediate values, including those inside loops
+    # objects kept alive as long as this one
     held: list[object] = field(default_factory=list)
 
     def __call__(self) -> None:

@@ -33,20 +33,13 @@ def is_set(array: Storage) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """A loop bound to memory.
+    """A loop bound to memory."""
 
-    Attributes:
-        turn: Where the body reads the turn's number.
-        carry: Where it reads the carry.
-        start: Copies the initial carry there.
-        step: Runs the body and copies the next carry there.
-        going: Whether there is another turn after a number of turns.
-    """
-
-    turn: Storage
-    carry: Sequence[Storage]
-    start: Callable[[], None]
-    step: Callable[[], None]
+    turn: Storage  # where the body reads the turn's number
+    carry: Sequence[Storage]  # where it reads the carry
+    start: Callable[[], None]  # copies the initial carry there
+    step: Callable[[], None]  # runs the body and copies the next carry there
+    # whether there is another turn after a number of turns
     going: Callable[[int], bool]
 
     def __call__(self) -> None:
@@ -66,24 +59,17 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Back:
-    """The backward pass of a loop, which reruns it and saves the input of each turn.
-
-    Attributes:
-        loop: The loop.
-        step: Maps a turn's number, carry and result gradients to the gradients of its
-            carry and of captured values.
-        begin: Copies the gradients of the loop's results to the step's inputs.
-        handed: Copies the gradients of the carry there.
-        around: Gradients of captured values for one turn.
-        sums: Their sums over all turns.
-    """
+    """The backward pass of a loop, which reruns it and saves the input of each turn."""
 
     loop: Loop
+    # maps a turn's number, carry and result gradients to the gradients of its carry and
+    # of captured values
     step: Callable[[], None]
+    # copies the gradients of the loop's results to the step's inputs
     begin: Callable[[], None]
-    handed: Callable[[], None]
-    around: Sequence[Storage]
-    sums: Sequence[Storage]
+    handed: Callable[[], None]  # copies the gradients of the carry there
+    around: Sequence[Storage]  # gradients of captured values for one turn
+    sums: Sequence[Storage]  # their sums over all turns
 
     def __call__(self) -> None:
         """Run the backward pass."""

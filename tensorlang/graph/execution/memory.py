@@ -17,17 +17,11 @@ ALIGNED = 64  # bytes: a cache line, and a vector
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A value that needs memory, with its live range.
+    """A value that needs memory, with its live range."""
 
-    Attributes:
-        size: In bytes.
-        first: The index of the node that computes it.
-        last: The index of the last node that uses it.
-    """
-
-    size: int
-    first: int
-    last: int
+    size: int  # in bytes
+    first: int  # index of the node that computes it
+    last: int  # index of the last node that uses it
 
 
 def placed(lives: Sequence[Lifetime]) -> tuple[list[int], int]:

@@ -45,15 +45,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pure:
-    """A program whose references became inputs and outputs.
+    """A program whose references became inputs and outputs."""
 
-    Attributes:
-        graph: The program; states follow its inputs and outputs.
-        places: The references that became states.
-    """
-
-    graph: Graph
-    places: tuple[Ref, ...]
+    graph: Graph  # program; states follow its inputs and outputs
+    places: tuple[Ref, ...]  # references that became states
 
 
 def pure(apply: Body, specs: Sequence[Spec], *, train: bool) -> Pure:
@@ -70,14 +65,10 @@ def optimized(graph: Graph) -> Graph:
 
 @dataclass(slots=True)
 class Edition:
-    """The values of weights that only `set_weights` changes.
+    """The values of weights that only `set_weights` changes."""
 
-    Attributes:
-        number: Counts the changes.
-        kept: What programs keep of frozen weights, by kernel and arrays.
-    """
-
-    number: int = 0
+    number: int = 0  # counts the changes
+    # what programs keep of frozen weights, by kernel and arrays
     kept: dict[Hashable, tuple[np.ndarray, ...]] = field(default_factory=dict)
 
 

@@ -18,22 +18,15 @@ _HIDING: Final = -(2.0**96)  # any score that is added to less is lost, in f32 a
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """A product of queries and keys, and what is done to it.
+    """A product of queries and keys, and what is done to it."""
 
-    Attributes:
-        q: The queries.
-        k: The keys.
-        transposed: Whether the keys are transposed.
-        scale: The product of the known factors.
-        factors: The other scalars, and the operators that apply them.
-        masks: What is added; or which scores are kept, and what the others become.
-    """
-
-    q: Tensor
-    k: Tensor
-    transposed: bool
-    scale: float = 1.0
+    q: Tensor  # queries
+    k: Tensor  # keys
+    transposed: bool  # whether the keys are transposed
+    scale: float = 1.0  # product of the known factors
+    # other scalars, and the operators that apply them
     factors: tuple[tuple[str, Argument], ...] = ()
+    # what is added; or which scores are kept, and what the others become
     masks: tuple[tuple[Tensor, float], ...] = ()
 
 

@@ -34,25 +34,16 @@ _NAMES: Final = {
 
 @dataclass(slots=True, eq=False)
 class Chain:
-    """A matrix product or convolution and its epilogue.
+    """A matrix product or convolution and its epilogue."""
 
-    Attributes:
-        head: The node of the product.
-        named: Its arguments by name.
-        more: Arguments added by fusion.
-        nodes: All nodes that are fused.
-        value: The current end of the chain.
-        seen: Earlier ends, which gradients of relu may use.
-        threaded: The next generator state of a dropout that threads it.
-    """
-
-    head: Node
-    named: Named
-    more: Named = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-    value: Value | None = None
+    head: Node  # node of the product
+    named: Named  # its arguments by name
+    more: Named = field(default_factory=dict)  # arguments added by fusion
+    nodes: list[Node] = field(default_factory=list)  # all nodes that are fused
+    value: Value | None = None  # current end of the chain
+    # earlier ends, which gradients of relu may use
     seen: list[Value] = field(default_factory=list)
-    threaded: Value | None = None
+    threaded: Value | None = None  # next generator state of a dropout that threads it
 
     @property
     def viewed(self) -> bool:

@@ -33,19 +33,12 @@ _CLOSING: Final = ")]}"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token.
+    """A token."""
 
-    Attributes:
-        kind: `string`, `number`, `value`, `weight`, `word`, `mark`, `dots` or `end`.
-        text: The source text.
-        line: Counted from 1.
-        column: Counted from 1.
-    """
-
-    kind: str
-    text: str
-    line: int
-    column: int
+    kind: str  # `string`, `number`, `value`, `weight`, `word`, `mark`, `dots` or `end`
+    text: str  # source text
+    line: int  # counted from 1
+    column: int  # counted from 1
 
     def wrong(self, message: str) -> ParseError:
         """An error at this token."""

@@ -102,19 +102,12 @@ def behind(made: Tensor, *others: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """An array viewed as rows along its second dimension, or along others.
-
-    Attributes:
-        array: The array.
-        dims: The dimensions that a row runs along.
-        given: The array in the caller's shape; None if that is the same.
-        axes: The caller's axes that a row runs along.
-    """
+    """An array viewed as rows along its second dimension, or along others."""
 
     array: Tensor
-    dims: tuple[int, ...] = (1,)
-    given: Tensor | None = None
-    axes: tuple[int, ...] = (1,)
+    dims: tuple[int, ...] = (1,)  # dimensions that a row runs along
+    given: Tensor | None = None  # array in the caller's shape; None if that is the same
+    axes: tuple[int, ...] = (1,)  # caller's axes that a row runs along
 
     def __getitem__(self, at: Index) -> Expr:
         """An element, in the compute type."""

@@ -96,19 +96,12 @@ def adjoint(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A contribution to a gradient: one access of one block, as a scatter.
+    """A contribution to a gradient: one access of one block, as a scatter."""
 
-    Attributes:
-        indices: The index that each iteration adds to.
-        value: The value that it adds.
-        axes: The extents of the block's axes.
-        reduced: The block's reduction axes.
-    """
-
-    indices: tuple[ir.Expr, ...]
-    value: ir.Expr
-    axes: Mapping[ir.Var, ir.Expr]
-    reduced: frozenset[ir.Var] = frozenset()
+    indices: tuple[ir.Expr, ...]  # index that each iteration adds to
+    value: ir.Expr  # value that it adds
+    axes: Mapping[ir.Var, ir.Expr]  # extents of the block's axes
+    reduced: frozenset[ir.Var] = frozenset()  # block's reduction axes
 
 
 class _Tape:
@@ -402,23 +395,17 @@ def _at(value: ir.Expr, place: Sequence[ir.Var]) -> At:
 
 @dataclass(slots=True)
 class _Axes:
-    """The axes that contribute to an index of a gradient: solved for, and free.
+    """The axes that contribute to an index of a gradient: solved for, and free."""
 
-    Attributes:
-        known: The ranges of indices, axes and sizes.
-        free: The extents of the free axes, which are summed over.
-        values: The solved axes, as expressions of the index and the free axes.
-        scattered: The indices that are no solution for an axis, by their place.
-        limits: Conditions for the solved axes to lie within their extents.
-        limited: The axes that `limits` restrict.
-    """
-
-    known: Ranges
-    free: dict[ir.Var, ir.Expr]
+    known: Ranges  # ranges of indices, axes and sizes
+    free: dict[ir.Var, ir.Expr]  # extents of the free axes, which are summed over
+    # solved axes, as expressions of the index and the free axes
     values: dict[ir.Var, ir.Expr] = field(default_factory=dict)
+    # indices that are no solution for an axis, by their place
     scattered: dict[ir.Var, ir.Expr] = field(default_factory=dict)
+    # conditions for the solved axes to lie within their extents
     limits: list[ir.Expr] = field(default_factory=list)
-    limited: set[ir.Var] = field(default_factory=set)
+    limited: set[ir.Var] = field(default_factory=set)  # axes that `limits` restrict
 
     def solve(self, index: ir.Expr, place: ir.Var, reduced: frozenset[ir.Var]) -> None:
         """Solve `index == place` for an axis, if it is affine in one."""
@@ -745,18 +732,12 @@ def _in_order(slope: ir.Expr, value: ir.Expr, load: ir.Load) -> ir.Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A stage that reads elements, as they are.
+    """A stage that reads elements, as they are."""
 
-    Attributes:
-        out: The buffer that it writes.
-        axes: The extents of its axes, which index `out`.
-        load: The element that it reads,
-        there: where this condition holds, if there is one; else it writes a number.
-    """
-
-    out: ir.Buffer
-    axes: dict[ir.Var, ir.Expr]
-    load: ir.Load
+    out: ir.Buffer  # buffer that it writes
+    axes: dict[ir.Var, ir.Expr]  # extents of its axes, which index `out`
+    load: ir.Load  # element that it reads,
+    # where this condition holds, if there is one; else it writes a number
     there: ir.Expr | None
 
 

@@ -35,21 +35,15 @@ SHIFT: Final = "top"  # `rows.top_of`: what is subtracted before exp cancels
 
 @dataclass(slots=True)
 class Forward:
-    """The stages of a definition, producers first.
+    """The stages of a definition, producers first."""
 
-    Attributes:
-        needed: The buffers that depend on the inputs to differentiate with respect to.
-        stages: The stages.
-        tensors: The tensors that they read and make, by buffer.
-        sums: The sums that they compute.
-        taken: The names of all buffers.
-    """
-
+    # buffers that depend on the inputs to differentiate with respect to
     needed: set[ir.Buffer]
     stages: list[Stage] = field(default_factory=list)
+    # tensors that they read and make, by buffer
     tensors: dict[ir.Buffer, Tensor] = field(default_factory=dict)
-    sums: list[KnownSum] = field(default_factory=list)
-    taken: set[str] = field(default_factory=set)
+    sums: list[KnownSum] = field(default_factory=list)  # sums that they compute
+    taken: set[str] = field(default_factory=set)  # names of all buffers
 
     @classmethod
     def of(cls, results: Iterable[Tensor], wrt: Iterable[ir.Buffer]) -> Forward:

@@ -28,19 +28,12 @@ from tensorlang.ir.visit import holds, rebuild, rewriter, substitute
 
 @dataclass(frozen=True, slots=True)
 class KnownSum:
-    """A sum that a stage computes.
+    """A sum that a stage computes."""
 
-    Attributes:
-        out: The buffer of the sums.
-        place: The variables of its index.
-        axes: The extents of the axes summed over.
-        value: What is summed.
-    """
-
-    out: Buffer
-    place: tuple[Var, ...]
-    axes: Mapping[Var, Expr]
-    value: Expr
+    out: Buffer  # buffer of the sums
+    place: tuple[Var, ...]  # variables of its index
+    axes: Mapping[Var, Expr]  # extents of the axes summed over
+    value: Expr  # what is summed
 
     def read(
         self, value: Expr, place: Sequence[Expr], axes: Mapping[Var, Expr]

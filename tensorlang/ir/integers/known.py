@@ -86,17 +86,11 @@ def _quotients_first(factor: Expr, others: list[Expr]) -> int:
 
 @dataclass(slots=True)
 class _Search:
-    """A search for a bound.
+    """A search for a bound."""
 
-    Attributes:
-        order: Which factors are replaced first.
-        fuel: The number of replacements left.
-        matters: Whether there was a choice between variables and others.
-    """
-
-    order: Order
-    fuel: int = 64
-    matters: bool = False
+    order: Order  # which factors are replaced first
+    fuel: int = 64  # number of replacements left
+    matters: bool = False  # whether there was a choice between variables and others
 
 
 class Known:

@@ -18,14 +18,10 @@ MOST_BYTES: Final = 1 << 48  # of an array: the bits of an address
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The upper end of a size's range.
+    """The upper end of a size's range."""
 
-    Attributes:
-        most: The maximum.
-        shapes: For each array that has it, its sizes and the maximum of their product.
-    """
-
-    most: int
+    most: int  # maximum
+    # for each array that has it, its sizes and the maximum of their product
     shapes: tuple[tuple[tuple[Var, ...], int], ...]
 
 

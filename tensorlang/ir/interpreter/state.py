@@ -43,20 +43,14 @@ FUEL: Final = 5_000_000
 
 @dataclass(slots=True)
 class RunReport:
-    """Statistics of a run.
+    """Statistics of a run."""
 
-    Attributes:
-        steps: Statements executed; one statement over many lanes is one step.
-        barriers: Barriers passed.
-        bank_conflicts: For each `shared` buffer, the extra passes of its accesses: a
-            warp's access to d distinct words of one bank takes d passes.
-        batched: Serial loops whose iterations were executed side by side.
-    """
-
-    steps: int = 0
-    barriers: int = 0
+    steps: int = 0  # statements executed; one statement over many lanes is one step
+    barriers: int = 0  # barriers passed
+    # for each `shared` buffer, the extra passes of its accesses: a warp's access to d
+    # distinct words of one bank takes d passes
     bank_conflicts: Counter[str] = field(default_factory=Counter)
-    batched: int = 0
+    batched: int = 0  # serial loops whose iterations were executed side by side
 
 
 @dataclass(slots=True)

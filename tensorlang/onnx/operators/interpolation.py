@@ -27,19 +27,12 @@ _ROUNDED: Final[Mapping[str, Callable[[Array], Array]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An axis to be resized.
-
-    Attributes:
-        size: Its size.
-        count: Its size afterwards.
-        scale: The ratio, which rounding of `count` does not change.
-        roi: The part of it, in terms of its length, that is cropped.
-    """
+    """An axis to be resized."""
 
     size: int
-    count: int
-    scale: float
-    roi: tuple[float, float]
+    count: int  # its size afterwards
+    scale: float  # ratio, which rounding of `count` does not change
+    roi: tuple[float, float]  # part of it, in terms of its length, that is cropped
 
     def source(self, how: str) -> Array:
         """The coordinate in the source of each position.

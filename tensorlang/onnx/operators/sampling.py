@@ -57,17 +57,11 @@ def grid_sample(
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A dimension of images.
+    """A dimension of images."""
 
-    Attributes:
-        size: Its number of pixels.
-        padding: What is beyond them.
-        align_corners: Whether -1 and 1 are centres of pixels, not their edges.
-    """
-
-    size: int
-    padding: str
-    align_corners: bool
+    size: int  # its number of pixels
+    padding: str  # what is beyond them
+    align_corners: bool  # whether -1 and 1 are centres of pixels, not their edges
 
     def place(self, at: Tensor) -> Tensor:
         """The coordinate in pixels of a place from -1 to 1."""

@@ -81,21 +81,13 @@ def reach_of(
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows of images, per spatial dimension.
+    """Windows of images, per spatial dimension."""
 
-    Attributes:
-        extents: Their extents.
-        steps: Their strides.
-        spread: Their dilations.
-        ends: The padding before and after.
-        ceil: Whether a last window may reach beyond the padding.
-    """
-
-    extents: Ints
-    steps: Ints
-    spread: Ints
-    ends: tuple[tuple[int, int], ...]
-    ceil: bool
+    extents: Ints  # their extents
+    steps: Ints  # their strides
+    spread: Ints  # their dilations
+    ends: tuple[tuple[int, int], ...]  # padding before and after
+    ceil: bool  # whether a last window may reach beyond the padding
 
     def sums(self, x: Tensor) -> Tensor:
         """The sum of each window, as a convolution of each channel with ones."""

@@ -23,14 +23,10 @@ from tensorlang.ir.visit import children, substitute, walk
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """A place where the output is stored: a block, or a statement outside any block.
+    """A place where the output is stored: a block, or a statement outside any block."""
 
-    Attributes:
-        around: Path of nodes from the function's body down to it.
-        indices: Store indices, in terms of the enclosing loops' variables.
-    """
-
-    around: tuple[ir.Node, ...]
+    around: tuple[ir.Node, ...]  # path of nodes from the function's body down to it
+    # store indices, in terms of the enclosing loops' variables
     indices: tuple[ir.Expr, ...]
 
     @property

@@ -24,14 +24,10 @@ PlacedArray: TypeAlias = "Array | DeviceArray"  # in host memory, or on a device
 
 
 class Place(ABC):
-    """Where arrays are: a device, or a context on it.
+    """Where arrays are: a device, or a context on it."""
 
-    Attributes:
-        name: Name of the target that computes there, such as `cuda:1`.
-        key: Equal for places that can access each other's arrays directly.
-    """
-
-    name: str
+    name: str  # name of the target that computes there, such as `cuda:1`
+    # equal for places that can access each other's arrays directly
     key: tuple[Any, ...]
 
     @abstractmethod

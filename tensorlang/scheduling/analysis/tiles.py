@@ -38,19 +38,12 @@ def tile_of(buffer: ir.Buffer, region: Region, name: str, scope: str) -> ir.Buff
 
 @dataclass(slots=True)
 class Localizer:
-    """Rewrites the indices of one block from a buffer to a tile of it.
+    """Rewrites the indices of one block from a buffer to a tile of it."""
 
-    Attributes:
-        block: The original block; `axes` collects its additional ones.
-        inside: Ranges of the loops inside the tile's scope.
-        outside: Extents of the loops around it.
-        taken: Names in use.
-    """
-
-    block: ir.Block
-    inside: Ranges
-    outside: Mapping[ir.Var, ir.Expr]
-    taken: set[str]
+    block: ir.Block  # original block; `axes` collects its additional ones
+    inside: Ranges  # ranges of the loops inside the tile's scope
+    outside: Mapping[ir.Var, ir.Expr]  # extents of the loops around it
+    taken: set[str]  # names in use
     axes: list[ir.Axis] = field(default_factory=list)
 
     def index(self, index: ir.Expr, start: Poly) -> ir.Expr:

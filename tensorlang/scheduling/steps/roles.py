@@ -38,20 +38,14 @@ _MOST: Final = 240  # registers of a thread in a role
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """What a block runs: a path from its outermost statement to the staged loop.
+    """What a block runs: a path from its outermost statement to the staged loop."""
 
-    Attributes:
-        path: The path; all of its loops are serial.
-        parts: The parts of the staged loop.
-        threads: Threads that compute.
-        held: Temporaries that live across the loops over threads, in registers.
-        passed: Those in shared memory, parts of which each warpgroup keeps to itself.
-    """
-
-    path: tree.Path
-    parts: Parts
-    threads: int
+    path: tree.Path  # path; all of its loops are serial
+    parts: Parts  # parts of the staged loop
+    threads: int  # threads that compute
+    # temporaries that live across the loops over threads, in registers
     held: tuple[ir.Buffer, ...]
+    # those in shared memory, parts of which each warpgroup keeps to itself
     passed: tuple[ir.Buffer, ...]
 
     @property

@@ -34,16 +34,10 @@ THREADS = "thread.x"
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A block in the loops of one thread.
+    """A block in the loops of one thread."""
 
-    Attributes:
-        threads: The loop over threads.
-        loops: The loops of the tile, inside it.
-        block: The block.
-    """
-
-    threads: For
-    loops: tuple[For, ...]
+    threads: For  # loop over threads
+    loops: tuple[For, ...]  # loops of the tile, inside it
     block: Block
 
     @property
