@@ -144,17 +144,12 @@ class _Scopes:
 
 
 class _Counting(_Scopes):
-    """Counts the values of each scope of a stage.
-
-    Attributes:
-        scopes: The scopes, in the order of their beginnings.
-        repeated: The values that a scope uses more than once.
-    """
+    """Counts the values of each scope of a stage."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.scopes: list[_Scope] = []
-        self.repeated: set[ir.Node] = set()
+        self.scopes: list[_Scope] = []  # scopes, in the order of their beginnings
+        self.repeated: set[ir.Node] = set()  # values that a scope uses more than once
         self.certain_from = 0  # the outermost scope that always comes here
 
     def opened(self) -> _Scope:

@@ -22,20 +22,15 @@ if TYPE_CHECKING:
 
 
 class Writer:
-    """Emits ONNX nodes; `tensorlang.onnx.operators` has a function per operator.
-
-    Attributes:
-        nodes: The emitted nodes, in order.
-        told: Types of values that cannot be inferred, such as results of loops.
-        initializers: Weights and constants by name.
-        called: The functions of `tensorlang.onnx.functions` that are called.
-    """
+    """Emits ONNX nodes; `tensorlang.onnx.operators` has a function per operator."""
 
     def __init__(self) -> None:
         self.onnx = library()
-        self.nodes: list[NodeProto] = []
+        self.nodes: list[NodeProto] = []  # emitted nodes, in order
+        # types of values that cannot be inferred, such as results of loops
         self.told: list[ValueInfoProto] = []
-        self.initializers: dict[str, np.ndarray] = {}
+        self.initializers: dict[str, np.ndarray] = {}  # weights and constants by name
+        # functions of `tensorlang.onnx.functions` that are called
         self.called: set[str] = set()
         self.names: dict[Value, str] = {}
         self._made = itertools.count()

@@ -64,15 +64,11 @@ _WORKER: Final = (sys.executable, "-P", "-m", "tensorlang.tuner.workers.worker")
 
 
 class Died(Exception):  # noqa: N818 - an event, told as an outcome
-    """The worker died during a request; the message says how.
-
-    Attributes:
-        outside: Whether something else than the candidate killed it.
-    """
+    """The worker died during a request; the message says how."""
 
     def __init__(self, said: str, *, outside: bool = False) -> None:
         super().__init__(said)
-        self.outside = outside
+        self.outside = outside  # whether something else than the candidate killed it
 
 
 class Silent(Exception):  # noqa: N818 - an event, told as an outcome

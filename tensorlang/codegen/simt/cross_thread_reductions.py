@@ -70,17 +70,13 @@ def _one_block(steps: ir.Stmt, names: Names) -> ir.For:
 
 
 class _Folding:
-    """Lowers reductions across threads.
-
-    Attributes:
-        around: The enclosing loop over blocks.
-        states: Temporaries to replicate per thread, with the loop over threads.
-    """
+    """Lowers reductions across threads."""
 
     def __init__(self, names: Names, shuffle: bool) -> None:
         self.names = names
         self.shuffle = shuffle
-        self.around: ir.For | None = None
+        self.around: ir.For | None = None  # enclosing loop over blocks
+        # temporaries to replicate per thread, with the loop over threads
         self.states: dict[ir.Buffer, ir.For] = {}
 
     def lowered(self, fold: Fold) -> Iterator[ir.Stmt]:

@@ -16,22 +16,16 @@ from tensorlang.ir.visit import rebuild, rewriter, substitute
 
 
 class LaneAnalysis:
-    """The lanes of a vectorized loop.
-
-    Attributes:
-        lane: The loop's variable, the lane number.
-        count: Number of lanes.
-        multiples: Known divisors of sizes.
-        simple: Simplifies expressions by the known ranges.
-        varying: Variables that differ between lanes.
-    """
+    """The lanes of a vectorized loop."""
 
     def __init__(self, loop: ir.For, multiples: Multiples, known: Known) -> None:
-        self.lane = loop.var
+        self.lane = loop.var  # loop's variable, the lane number
+        # number of lanes
         self.count = int(loop.extent.value) if isinstance(loop.extent, ir.Const) else 0
-        self.multiples = multiples
+        self.multiples = multiples  # known divisors of sizes
+        # simplifies expressions by the known ranges
         self.simple = Simplifier(known).visit
-        self.varying: set[ir.Var] = {loop.var}
+        self.varying: set[ir.Var] = {loop.var}  # variables that differ between lanes
 
     def varies(self, node: ir.Node) -> bool:
         """Whether a value differs between lanes."""

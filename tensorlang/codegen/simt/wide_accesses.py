@@ -19,13 +19,7 @@ _WIDEST: Final = 16  # lanes of a vector type
 
 
 class WideAccesses(LaneAnalysis):
-    """Analysis of which accesses of a loop's lanes are wide.
-
-    Attributes:
-        access_bytes: Maximum size of an access.
-        sizes: Sizes whose divisibility may be tested at run time.
-        even: The (size, divisor) tests that are needed; None if none are permitted.
-    """
+    """Analysis of which accesses of a loop's lanes are wide."""
 
     def __init__(
         self,
@@ -37,8 +31,9 @@ class WideAccesses(LaneAnalysis):
         sizes: frozenset[ir.Var],
     ) -> None:
         super().__init__(loop, multiples, known)
-        self.access_bytes = access_bytes
-        self.sizes = sizes
+        self.access_bytes = access_bytes  # maximum size of an access
+        self.sizes = sizes  # sizes whose divisibility may be tested at run time
+        # (size, divisor) tests that are needed; None if none are permitted
         self.even: set[tuple[ir.Var, int]] | None = None
 
     def parts(

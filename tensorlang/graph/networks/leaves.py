@@ -46,32 +46,24 @@ class Weight(Tensor):
 
 
 class ConstantTensor(Tensor):
-    """A constant array of the program.
-
-    Attributes:
-        data: The array, read-only.
-    """
+    """A constant array of the program."""
 
     __slots__ = ("data",)
 
     def __init__(self, data: np.ndarray) -> None:
         super().__init__(TensorSpec(data.shape, data.dtype.name))
-        self.data = data
+        self.data = data  # array, read-only
         self.scope = None
 
 
 class ConstantKey(Key):
-    """A concrete key in the program: every run draws the same.
-
-    Attributes:
-        data: The key of `tensorlang.ops.random`.
-    """
+    """A concrete key in the program: every run draws the same."""
 
     __slots__ = ("data",)
 
     def __init__(self, data: Concrete) -> None:
         super().__init__(KeySpec(data.shape, data.impl))
-        self.data = data
+        self.data = data  # key of `tensorlang.ops.random`
         self.scope = None
 
 

@@ -22,16 +22,12 @@ _LEFT_OUT: Final = "the text omits a value here"
 
 
 class Reader:
-    """A position in a token stream, with parsers that advance it.
-
-    Attributes:
-        values: The values of names in scope.
-    """
+    """A position in a token stream, with parsers that advance it."""
 
     def __init__(self, text: str) -> None:
         self.words = list(tokens(text))
         self.at = 0
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, Value] = {}  # values of names in scope
 
     # ---------------------------------------------------------------- words
 

@@ -75,13 +75,7 @@ class Record:
 
 
 class Clocks:
-    """The clocks of one loop over threads.
-
-    Attributes:
-        threads: The loop's lanes.
-        blocks: The lanes around it, each being a block.
-        seen: By block, warp and agent: the agent's clock that the warp has seen.
-    """
+    """The clocks of one loop over threads."""
 
     __slots__ = (
         "_block",
@@ -99,12 +93,13 @@ class Clocks:
         threads = lanes.frame
         if threads.thread != "thread.x" or threads.parent is None:
             raise InterpreterError("barrier objects need one loop of threads, thread.x")
-        self.threads = threads
-        self.blocks = threads.parent
+        self.threads = threads  # loop's lanes
+        self.blocks = threads.parent  # lanes around it, each being a block
         self.warps = -(-threads.extent // WARP)
         self.agents = self.warps + objects
         self._block, self._warp = threads.parent_flat, threads.position // WARP
         shape = self.blocks.count, self.warps, self.agents
+        # by block, warp and agent: the agent's clock that the warp has seen
         self.seen = np.zeros(shape, np.int64)
         self.seen[:, range(self.warps), range(self.warps)] = 1
         self._released = np.zeros((shape[0], objects, self.agents), np.int64)

@@ -22,25 +22,19 @@ if TYPE_CHECKING:
 
 
 class Objects:
-    """The barrier objects of one declaration, in all blocks that run it.
-
-    Attributes:
-        node: The declaration.
-        frame: The lanes that each have their own objects: the blocks.
-        first: The number of the first of them among all objects of a block.
-        open: By block and object, the number of the incomplete phase.
-        arrived: The number of arrivals at that phase.
-        came: By thread as well, the number of phases when it last arrived.
-    """
+    """The barrier objects of one declaration, in all blocks that run it."""
 
     __slots__ = ("arrived", "came", "first", "frame", "node", "open")
 
     def __init__(self, node: BarrierObject, frame: Frame, first: int) -> None:
-        self.node = node
-        self.frame = frame
-        self.first = first
+        self.node = node  # declaration
+        self.frame = frame  # lanes that each have their own objects: the blocks
+        self.first = first  # number of the first of them among all objects of a block
+        # by block and object, the number of the incomplete phase
         self.open = np.zeros((frame.count, node.size), np.int64)
+        # number of arrivals at that phase
         self.arrived = np.zeros((frame.count, node.size), np.int64)
+        # by thread as well, the number of phases when it last arrived
         self.came: Array | None = None
 
     def note(self, clocks: Clocks, lanes: Lanes, block: Array, index: Array) -> None:

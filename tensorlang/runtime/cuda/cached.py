@@ -36,9 +36,6 @@ class CachedLaunch:
 
     Call it with PyTorch tensors of the kernel's dtypes and element counts (of any
     shape), then free scalars. Read-only arguments may be NumPy arrays.
-
-    Attributes:
-        kernel: The kernel.
     """
 
     def __init__(self, kernel: CudaKernel, shapes: Sequence[Shape]) -> None:

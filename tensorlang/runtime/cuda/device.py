@@ -107,17 +107,12 @@ def device(index: int) -> Device:
 
 
 class Memory:
-    """GPU memory, freed in stream order when it is no longer referenced.
-
-    Attributes:
-        address: Device address.
-        size: Size in bytes.
-    """
+    """GPU memory, freed in stream order when it is no longer referenced."""
 
     def __init__(self, of: Device, size: int, stream: int = cuda_driver.LEGACY) -> None:
         self._device, self._stream = of, stream
-        self.address: int = 0
-        self.size: Final = max(size, 1)
+        self.address: int = 0  # device address
+        self.size: Final = max(size, 1)  # size in bytes
         with of.current():
             self.address = self._allocated()
 
