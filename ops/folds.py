@@ -146,11 +146,7 @@ class Fold(Operator):
 
 
 def _check(made: object, says: str, *shapes: Sequence[Any]) -> None:
-    """Refuse what is no tensor of one of these shapes.
-
-    Raises:
-        OperatorError: it is none.
-    """
+    """Refuse what is no tensor of one of these shapes; OperatorError if it is none."""
     wanted = [tuple(map(ir.as_expr, shape)) for shape in shapes]
     if not isinstance(made, ir.Tensor) or tuple(map(ir.as_expr, made.shape)) not in (
         wanted

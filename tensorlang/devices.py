@@ -90,11 +90,7 @@ def cuda_problem() -> str:
 
 @cache
 def cuda_devices() -> tuple[Device, ...]:
-    """The properties of each GPU.
-
-    Raises:
-        DeviceError: no library or driver shows GPUs.
-    """
+    """The properties of each GPU; DeviceError if no library or driver shows GPUs."""
     return tuple(map(_cuda_described, nvidia.gpus()))
 
 

@@ -636,11 +636,7 @@ def _listed(id: str, name: str, value: object) -> tuple[object, ...]:
 
 
 def shape_of(id: str, name: str, value: Any) -> tuple[int, ...]:
-    """The value as a shape.
-
-    Raises:
-        ShapeError: it is not one.
-    """
+    """The value as a shape; ShapeError if it is not one."""
     given = (value,) if isinstance(value, (int, np.integer)) else value
     whole = isinstance(given, (list, tuple)) and not isinstance(value, bool)
     if not whole or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in given):

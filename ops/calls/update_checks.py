@@ -134,11 +134,7 @@ def check_writable(where: str, array: Any) -> None:
 def of_one_shape(
     id: str, names: Sequence[str], shapes: Sequence[tuple[int, ...]]
 ) -> None:
-    """Refuse shapes that differ.
-
-    Raises:
-        ShapeError: they do.
-    """
+    """Refuse shapes that differ; ShapeError if they do."""
     for name, shape in zip(names, shapes, strict=False):
         if shape != shapes[0]:
             raise ShapeError(

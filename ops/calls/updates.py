@@ -138,11 +138,7 @@ def _kind(of: tuple[object, ...] | None) -> Any:
 
 
 def _lists(op: Update, arrays: Sequence[Any]) -> list[tuple[object, ...] | None]:
-    """Lists of arrays, as tuples of one length.
-
-    Raises:
-        ArgumentError: the lengths differ.
-    """
+    """Lists of arrays, as tuples of one length; ArgumentError if the lengths differ."""
     first = len(arrays[0])
     if any(
         of is not None and (type(of) not in _MANY or len(of) != first) for of in arrays

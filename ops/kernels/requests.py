@@ -99,11 +99,7 @@ def checked_shapes(shapes: object) -> Shapes:
 
 
 def whole_shapes(shapes: Any) -> Shapes:
-    """Shapes as tuples of integers.
-
-    Raises:
-        ShapeError: they are no shapes.
-    """
+    """Shapes as tuples of integers; ShapeError if they are no shapes."""
     try:
         return tuple(tuple(map(operators.index, shape)) for shape in shapes)
     except TypeError:

@@ -104,11 +104,7 @@ class _Matrices:
 def _sizes(
     a: ir.Tensor, b: ir.Tensor, transpose_a: bool, transpose_b: bool
 ) -> tuple[tuple[Any, ...], Any, int, int]:
-    """Batch, m, k and n of a product.
-
-    Raises:
-        ShapeError: the shapes do not fit.
-    """
+    """Batch, m, k and n of a product; ShapeError if the shapes do not fit."""
     ir.require(
         a.ndim >= 2 and b.ndim >= 2,
         f"takes vectors, matrices and batches of these, not {a.shape} and {b.shape}",

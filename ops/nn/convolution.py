@@ -163,11 +163,7 @@ def _forward(id: str, row: Row) -> Body:
 
 
 def _check_addend(addend: ir.Tensor | None, shape: tuple[Any, ...]) -> None:
-    """Check the shape of what is added to a result.
-
-    Raises:
-        ShapeError: it is another one.
-    """
+    """Check the shape of what is added to a result; ShapeError if it is another one."""
     ir.require(
         addend is None or addend.shape == shape,
         f"addend has shape {addend and addend.shape}, the result {shape}",

@@ -188,11 +188,7 @@ def _groups(id: str, asked: Asked) -> int:
 
 
 def activation_of(id: str, name: str | None) -> str | None:
-    """Check the name of an activation.
-
-    Raises:
-        ArgumentError: unknown activation.
-    """
+    """Check the name of an activation; ArgumentError if it is unknown."""
     if name not in ACTIVATIONS:
         listed = ", ".join(map(repr, ACTIVATIONS))
         raise ArgumentError(f"{id}: activation is one of {listed}, not {name!r}")

@@ -249,11 +249,7 @@ def _check_shapes(  # noqa: PLR0917 - operands of a layer
     depth: int,
     layout: str,
 ) -> None:
-    """Check that the arrays belong to one layer.
-
-    Raises:
-        ShapeError: a shape does not fit.
-    """
+    """Check that the arrays belong to one layer; ShapeError if a shape does not fit."""
     array, kind = (
         (w, repr(layout)) if isinstance(w, ir.Tensor) else (w.array, "'packed'")
     )

@@ -317,11 +317,7 @@ def gru_cell(
 
 
 def _checked(gates: ir.Tensor, state: ir.Tensor, count: int) -> tuple[ir.Expr, ir.Expr]:
-    """The shape of the state.
-
-    Raises:
-        ShapeError: the gates do not fit.
-    """
+    """The shape of the state; ShapeError if the gates do not fit."""
     ir.require(
         state.ndim == 2
         and gates.ndim == 2

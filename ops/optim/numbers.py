@@ -41,11 +41,7 @@ def positive(id: str, name: str, value: object) -> float:
 
 
 def share(id: str, name: str, value: object) -> float:
-    """A number in [0, 1), as a float.
-
-    Raises:
-        ArgumentError: the value is not one.
-    """
+    """A number in [0, 1), as a float; ArgumentError if the value is not one."""
     number = value if type(value) is float else _number(id, name, value)
     if not 0.0 <= number < 1.0:
         raise ArgumentError(
@@ -55,11 +51,7 @@ def share(id: str, name: str, value: object) -> float:
 
 
 def count(id: str, name: str, value: Any) -> int:
-    """The number of a step, counted from 1.
-
-    Raises:
-        ArgumentError: the value is not one.
-    """
+    """The number of a step, counted from 1; ArgumentError if the value is not one."""
     try:
         number = -1 if isinstance(value, bool) else operator.index(value)
     except TypeError:

@@ -20,11 +20,7 @@ class Explained:
     says: Callable[[Sequence[Any]], str]
 
     def __call__(self, *args: object) -> None:
-        """Launch.
-
-        Raises:
-            KernelError: an argument holds an invalid value.
-        """
+        """Launch; KernelError if an argument holds an invalid value."""
         try:
             self.kernel(*args)
         except KernelError as error:

@@ -586,11 +586,7 @@ def annotated(said: object) -> object:
 
 
 def kind_of(where: str, said: object) -> Kind:
-    """The kind of an annotation.
-
-    Raises:
-        OperatorError: the annotation is unknown.
-    """
+    """The kind of an annotation; OperatorError if the annotation is unknown."""
     found = annotated(said)
     if isinstance(found, _KINDS):
         return found

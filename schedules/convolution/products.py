@@ -126,11 +126,7 @@ def loads(block: Block) -> set[Load]:
 
 
 def only(found: Sequence[T], what: str) -> T:
-    """The only element.
-
-    Raises:
-        ScheduleError: there are several, or none.
-    """
+    """The only element; ScheduleError if there are several, or none."""
     if len(found) != 1:
         raise ScheduleError(f"this schedule is for one {what}, not {len(found)}")
     return found[0]

@@ -225,11 +225,7 @@ def _imported(name: str, find: Callable[[str], T]) -> T:
 
 
 def attributes(given: Sequence[str] | None) -> dict[str, Setting]:
-    """Parse `name=value` attributes.
-
-    Raises:
-        ArgumentError: malformed.
-    """
+    """Parse `name=value` attributes; ArgumentError if malformed."""
     found: dict[str, Setting] = {}
     for text in given or ():
         name, equals, value = (part.strip() for part in text.partition("="))

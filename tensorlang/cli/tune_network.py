@@ -108,11 +108,7 @@ def program(
 def sizes_of(
     path: Path, specs: Sequence[TensorSpec], batch: int | None
 ) -> dict[str, int]:
-    """The values of a file's named sizes.
-
-    Raises:
-        ArgumentError: a size remains symbolic.
-    """
+    """The values of a file's named sizes; ArgumentError if a size remains symbolic."""
     if batch is not None and batch < 1:
         raise ArgumentError(f"--batch {batch}: at least one is needed")
     sizes = {} if batch is None else {"batch": batch}

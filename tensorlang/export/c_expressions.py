@@ -19,11 +19,7 @@ _LARGEST: Final = (1 << 31) - 1
 
 
 def c_text(expr: ir.Expr) -> str:
-    """An expression of integers as C of 64 bits.
-
-    Raises:
-        CodegenError: it is none.
-    """
+    """An expression of integers as C of 64 bits; CodegenError if it is none."""
     match expr:
         case ir.Const(value=value):
             return f"{value}" if abs(value) <= _LARGEST else f"INT64_C({value})"

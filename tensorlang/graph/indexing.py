@@ -32,11 +32,7 @@ _WHOLE: Bounds = (None, None, None)
 
 
 def indexed(x: Tensor, index: Index) -> Tensor:
-    """The result of `x[index]`.
-
-    Raises:
-        ArgumentError: the index does not fit the shape.
-    """
+    """The result of `x[index]`; ArgumentError if the index does not fit the shape."""
     parts = list(index) if isinstance(index, tuple) else [index]
     if any(
         isinstance(part, (Value, np.ndarray, list)) and _ranked(part) for part in parts
@@ -115,11 +111,7 @@ def _bounds(x: Tensor, part: Part, axis: int) -> Bounds:
 
 
 def _number(x: Tensor, value: Any) -> Extent | None:
-    """An integer, a named size, or None.
-
-    Raises:
-        ArgumentError: anything else.
-    """
+    """An integer, a named size, or None; ArgumentError if anything else."""
     if value is None or isinstance(value, Dim):
         return value
     if isinstance(value, (bool, np.bool_)):
@@ -177,11 +169,7 @@ def _shape(shape: Sequence[Extent], parts: Sequence[Part]) -> Iterator[Extent]:
 
 
 def _rows(x: Tensor, index: Index, parts: Sequence[Part]) -> Tensor:
-    """The rows selected by an index array.
-
-    Raises:
-        ArgumentError: not a valid row index.
-    """
+    """The rows selected by an index array; ArgumentError if not a valid row index."""
     if len(parts) > 1:
         raise _wrong(x, index, "an index array must be the only index; it selects rows")
     if not x.ndim:
@@ -193,11 +181,7 @@ def _rows(x: Tensor, index: Index, parts: Sequence[Part]) -> Tensor:
 
 
 def _numbers(x: Tensor, index: Index, given: Part) -> Value:
-    """Row indices as a tensor.
-
-    Raises:
-        ArgumentError: not integers.
-    """
+    """Row indices as a tensor; ArgumentError if not integers."""
     if isinstance(given, Value):
         kind = str(getattr(given.spec, "dtype", given.spec))
     else:

@@ -191,11 +191,7 @@ class Operand:
     __slots__ = ()
 
     def expression(self) -> Expr:
-        """The expression that it stands for.
-
-        Raises:
-            IRError: there is none.
-        """
+        """The expression that it stands for; IRError if there is none."""
         raise NotImplementedError
 
     def __tensorlang_op__(

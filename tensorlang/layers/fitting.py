@@ -310,11 +310,7 @@ class _Means:
             self.sums[name] = self.sums.get(name, 0.0) + value * count
 
     def found(self) -> dict[str, float]:
-        """The means.
-
-        Raises:
-            ArgumentError: there were no examples.
-        """
+        """The means; ArgumentError if there were no examples."""
         if not self.count:
             raise ArgumentError("fit: there are no batches; iterators serve one pass")
         return {name: value / self.count for name, value in self.sums.items()}

@@ -178,11 +178,7 @@ def located() -> Iterator[None]:
 
 
 def checked_integer(what: str, value: object, least: int = 1) -> int:
-    """An integer hyper-parameter.
-
-    Raises:
-        ArgumentError: not an integer, or too small.
-    """
+    """An integer hyper-parameter; ArgumentError if not an integer, or too small."""
     if isinstance(value, (int, np.integer)) and value >= least:
         return int(value)
     raise ArgumentError(f"{what} is an integer of at least {least}, not {value!r}")

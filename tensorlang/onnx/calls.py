@@ -90,11 +90,7 @@ def kind_of(node: NodeProto) -> tuple[str, str]:
 
 
 def value_named(around: Around, name: str) -> Held:
-    """The value of a name; None for the empty name.
-
-    Raises:
-        GraphError: it is undefined.
-    """
+    """The value of a name; None for the empty name; GraphError if it is undefined."""
     if name not in around:
         raise GraphError(f"no node, input or initializer gives {name!r}")
     value = around[name]

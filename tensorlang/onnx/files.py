@@ -19,11 +19,7 @@ INSTALL: Final = "pip install 'tensorlang[onnx]'"
 
 
 def library() -> Any:
-    """The package `onnx`.
-
-    Raises:
-        ArgumentError: it is not installed.
-    """
+    """The package `onnx`; ArgumentError if it is not installed."""
     try:
         import onnx  # noqa: PLC0415 - needs the onnx extra
         import onnx.numpy_helper  # noqa: PLC0415 - the same

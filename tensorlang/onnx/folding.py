@@ -64,11 +64,7 @@ def checked_size(
 
 
 def checked_bytes(size: int, what: str) -> None:
-    """Reject a size above the limit.
-
-    Raises:
-        ShapeError: too many bytes.
-    """
+    """Reject a size above the limit; ShapeError if too many bytes."""
     if size > _LIMIT.get():
         raise ShapeError(
             f"{what} has {size} bytes, more than {_LIMIT.get()}; give largest={size} "

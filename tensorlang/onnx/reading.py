@@ -268,11 +268,7 @@ def _constant(array: np.ndarray, name: str, hint: object) -> Number | Sizes | Re
 
 
 def _attributes(reader: Reader, given: Mapping[str, Attribute]) -> dict[str, object]:
-    """The keyword arguments.
-
-    Raises:
-        GraphError: one is missing.
-    """
+    """The keyword arguments; GraphError if one is missing."""
     made = {}
     for name, parameter in reader.attributes.items():
         made[name] = given.get(name, parameter.default)

@@ -53,11 +53,7 @@ class Worker:
             raise
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Start the process.
-
-        Raises:
-            OSError: it cannot be started, or exits at once.
-        """
+        """Start the process; OSError if it cannot be started, or exits at once."""
         if not Path(sys.executable or "").name.lower().startswith(("python", "pypy")):
             raise FileNotFoundError(f"{sys.executable!r} is not a Python interpreter")
         places = (place or str(Path.cwd()) for place in sys.path)
@@ -106,11 +102,7 @@ def _send(stream: IO[bytes], content: bytes) -> None:
 
 
 def _received(stream: IO[bytes]) -> bytes:
-    """Receive a message.
-
-    Raises:
-        EOFError: the other side has closed the stream.
-    """
+    """Receive a message; EOFError if the other side has closed the stream."""
     size = int.from_bytes(_exactly(stream, _HEAD), "little")
     return _exactly(stream, size)
 

@@ -128,11 +128,7 @@ COUNTERPARTS: Final[dict[str, tuple[str, Mapping[str, tuple[bool, Maker]]]]] = {
 
 
 def checked(names: list[str]) -> list[str]:
-    """Validate peer names.
-
-    Raises:
-        ArgumentError: unknown name.
-    """
+    """Validate peer names; ArgumentError if one is unknown."""
     for name in names:
         if name not in PEERS:
             raise ArgumentError(

@@ -57,11 +57,7 @@ class Row:
 
     @classmethod
     def from_json(cls, text: str) -> Row:
-        """Read the result of `to_json`.
-
-        Raises:
-            TuningError: malformed.
-        """
+        """Read the result of `to_json`; TuningError if malformed."""
         try:
             algorithm, knobs, outcome, params, distributions = json.loads(text)
             candidate = Candidate(str(algorithm), dict(knobs))

@@ -85,11 +85,7 @@ class Worker(WorkerProcess):
         return Outcome.from_json(answer)
 
     def open(self) -> None:
-        """Start the process, if it is not running.
-
-        Raises:
-            TuningError: it cannot start.
-        """
+        """Start the process, if it is not running; TuningError if it cannot start."""
         self._opened(0.0)
 
     def prepare(self, candidate: Candidate, limit: float) -> None:

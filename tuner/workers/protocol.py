@@ -80,11 +80,7 @@ class Outcome:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
-        """Read the result of `to_json`.
-
-        Raises:
-            TuningError: malformed.
-        """
+        """Read the result of `to_json`; TuningError if malformed."""
         try:
             outcome = cls(**{name: data[name] for name in cls.__dataclass_fields__})
         except (KeyError, TypeError) as problem:
@@ -115,11 +111,7 @@ def encode(message: Mapping[str, object]) -> bytes:
 
 
 def read(line: str) -> dict[str, Any]:
-    """Parse a line.
-
-    Raises:
-        TuningError: not a JSON object.
-    """
+    """Parse a line; TuningError if not a JSON object."""
     try:
         message = json.loads(line)
     except ValueError:

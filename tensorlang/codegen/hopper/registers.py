@@ -18,11 +18,7 @@ _MOST: Final = 65536  # registers per SM
 
 
 def threads_of(loop: For) -> int:
-    """Threads of a block.
-
-    Raises:
-        CodegenError: their number is not constant.
-    """
+    """Threads of a block; CodegenError if their number is not constant."""
     if not isinstance(loop.extent, Const):
         raise CodegenError(f"loop {loop.var.name}: the number of threads varies")
     return int(loop.extent.value)

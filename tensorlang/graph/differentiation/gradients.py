@@ -126,11 +126,7 @@ def or_zeros(gradient: Value | None, value: Value) -> Value:
 
 
 def of_operator(site: Site) -> Gradients:
-    """The gradients of an operator's arguments.
-
-    Raises:
-        GraphError: it has none.
-    """
+    """The gradients of an operator's arguments; GraphError if it has none."""
     return RULES.get(site.node.id, by_name)(site)
 
 

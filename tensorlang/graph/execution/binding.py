@@ -176,11 +176,7 @@ def _in_place(arguments: tuple[object, ...], known: Sequence[Storage]) -> bool:
 
 
 def pure(graph: Graph) -> None:
-    """Reject a program that has references.
-
-    Raises:
-        GraphError: it has references.
-    """
+    """Reject a program that has references, by a GraphError."""
     if graph.stateful:
         raise GraphError(
             f"{graph.name} reads and writes references; make it pure with "
@@ -223,11 +219,7 @@ class Binder:
         return self.made
 
     def storage(self, value: Value) -> Storage:
-        """The memory of a value.
-
-        Raises:
-            GraphError: an outside value with unknown memory.
-        """
+        """The memory of a value; GraphError if it is outside and unknown."""
         if value in self.at:
             return self.at[value]
         if isinstance(value, ConstantTensor):

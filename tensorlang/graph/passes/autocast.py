@@ -36,11 +36,7 @@ _PRODUCTS: Final = {
 
 
 def narrow(name: str) -> np.dtype:
-    """The type of narrow products.
-
-    Raises:
-        ArgumentError: it is none.
-    """
+    """The type of narrow products; ArgumentError if it is none."""
     if name not in _NARROW:
         raise ArgumentError(f"autocast is {' or '.join(_NARROW)}, not {name!r}")
     return TensorSpec((), name).numpy

@@ -60,11 +60,7 @@ class Reader:
         return token
 
     def word(self, what: str) -> Token:
-        """A name.
-
-        Raises:
-            ParseError: another token.
-        """
+        """A name; ParseError if it is another token."""
         if self.here.kind != "word":
             raise self.here.wrong(f"expected {what}, not {self.here.text!r}")
         return self.next()
@@ -85,11 +81,7 @@ class Reader:
     # ---------------------------------------------------------------- specs
 
     def spec(self) -> Spec:
-        """A type: `f32[batch, 3]`, `key<threefry2x32>`.
-
-        Raises:
-            ParseError: malformed.
-        """
+        """A type: `f32[batch, 3]`, `key<threefry2x32>`; ParseError if malformed."""
         token = self.word("a type such as f32[3]")
         with located(token):
             if token.text == "key":
@@ -134,11 +126,7 @@ class Reader:
     # ------------------------------------------------------------ arguments
 
     def argument(self) -> Argument:
-        """A value, a constant, or an attribute.
-
-        Raises:
-            ParseError: malformed.
-        """
+        """A value, a constant, or an attribute; ParseError if malformed."""
         token = self.next()
         if token.kind in ("value", "weight"):
             return self.named(token)
@@ -181,11 +169,7 @@ class Reader:
         return int(token.text)
 
     def named(self, token: Token) -> Value:
-        """The value of a name.
-
-        Raises:
-            ParseError: the name is undefined.
-        """
+        """The value of a name; ParseError if the name is undefined."""
         if token.text not in self.values:
             raise token.wrong(f"{token.text} is undefined")
         return self.values[token.text]
@@ -217,11 +201,7 @@ def _constant(kind: Token, shape: Sequence[Extent], numbers: list[Token]) -> Val
 
 
 def _element(token: Token, dtype: np.dtype) -> bool | np.ndarray:
-    """An element of a constant.
-
-    Raises:
-        ParseError: its type cannot represent it.
-    """
+    """An element of a constant; ParseError if its type cannot represent it."""
     truths = {"True": True, "False": False}
     if dtype.kind == "b" and token.text in truths:
         return truths[token.text]

@@ -81,11 +81,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def unquoted(token: Token) -> str:
-    """The value of a string token.
-
-    Raises:
-        ParseError: invalid escape.
-    """
+    """The value of a string token; ParseError if an escape is invalid."""
     try:
         made = json.loads(token.text[token.text.index('"') :])
     except ValueError:

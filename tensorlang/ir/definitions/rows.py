@@ -346,11 +346,7 @@ def axes_of(axis: Axes, rank: int) -> tuple[int, ...]:
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from the front.
-
-    Raises:
-        ArgumentError: there is no such axis.
-    """
+    """An axis counted from the front; ArgumentError if there is no such axis."""
     if isinstance(axis, bool) or not hasattr(axis, "__index__"):
         raise ArgumentError(f"axis is a whole number, not {axis!r}")
     if not -rank <= axis < rank:

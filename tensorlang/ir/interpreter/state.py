@@ -98,11 +98,7 @@ class Machine:
     _derived: dict[tuple[int, object], tuple[Node, Any]] = field(default_factory=dict)
 
     def memory(self, buffer: Buffer) -> Memory:
-        """The memory of a buffer in scope.
-
-        Raises:
-            InterpreterError: nothing allocates it.
-        """
+        """The memory of a buffer in scope; InterpreterError if nothing allocates it."""
         found = self.memories.get(buffer.name)
         if found is None:
             raise InterpreterError(f"buffer {buffer.name} is not allocated here")
@@ -118,11 +114,7 @@ class Machine:
         return result
 
     def step(self) -> None:
-        """Count one statement.
-
-        Raises:
-            InterpreterError: the fuel is exhausted.
-        """
+        """Count one statement; InterpreterError if the fuel is exhausted."""
         self.report.steps += 1
         if self.report.steps > self.fuel:
             raise InterpreterError(

@@ -77,11 +77,7 @@ def split(
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """A non-negative axis.
-
-    Raises:
-        ShapeError: there is no such axis.
-    """
+    """A non-negative axis; ShapeError if there is no such axis."""
     if not -rank <= axis < rank:
         raise ShapeError(f"axis {axis} of an array with {rank} dimensions")
     return int(axis % rank)

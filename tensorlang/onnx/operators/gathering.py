@@ -24,11 +24,7 @@ _add, _multiply = foldable(math.add), foldable(math.multiply)
 
 
 def known_shape(x: Operand) -> Ints:
-    """A shape without symbolic sizes.
-
-    Raises:
-        ShapeError: it has one.
-    """
+    """A shape without symbolic sizes; ShapeError if it has one."""
     shape = tuple(n for n in x.shape if not isinstance(n, Dim))
     if len(shape) < x.ndim:
         raise ShapeError(f"the sizes of {x.shape} have to be known; export fixed ones")

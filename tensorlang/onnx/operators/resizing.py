@@ -144,11 +144,7 @@ def _times(size: Extent, by: float) -> Extent:
 
 
 def _whole(size: Extent | float) -> int:
-    """A known size.
-
-    Raises:
-        ShapeError: it is symbolic.
-    """
+    """A known size; ShapeError if it is symbolic."""
     if isinstance(size, Dim):
         raise ShapeError(f"the size {size} has to be known; export a fixed one")
     return int(size)

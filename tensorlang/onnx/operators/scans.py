@@ -110,11 +110,7 @@ def scan(
 
 
 def _each(numbers: Ints, of: Sequence[object]) -> Ints:
-    """A number for each, by default 0.
-
-    Raises:
-        GraphError: there are others.
-    """
+    """A number for each, by default 0; GraphError if there are others."""
     if numbers and len(numbers) != len(of):
         raise GraphError(f"attributes {numbers} for {len(of)} arrays")
     return tuple(numbers) or (0,) * len(of)

@@ -61,11 +61,7 @@ def erased(input_sequence: Several, position: Number | None = None) -> Results:
 
 
 def _place(position: Number, count: int) -> int:
-    """A position, counted from the front.
-
-    Raises:
-        ShapeError: there is none.
-    """
+    """A position, counted from the front; ShapeError if there is none."""
     if not -count <= position < count:
         raise ShapeError(f"position {position} of a sequence of {count}")
     return int(position) % count

@@ -127,11 +127,7 @@ def unsqueeze(data: Operand, axes: Ints) -> Results:
 
 
 def _places(axes: Ints, rank: int) -> set[int]:
-    """Non-negative axes.
-
-    Raises:
-        ShapeError: there is no such axis, or one is repeated.
-    """
+    """Non-negative axes; ShapeError if there is no such axis, or one is repeated."""
     made = {axis % rank for axis in axes if -rank <= axis < rank}
     if len(made) != len(axes):
         raise ShapeError(f"axes {axes} are not distinct axes of {rank}")

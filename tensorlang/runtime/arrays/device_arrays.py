@@ -134,11 +134,7 @@ class DeviceArray:
         return self.allocation, self.offset, self.offset + self.nbytes
 
     def reshape(self, *shape: Any) -> DeviceArray:
-        """A reshaped view.
-
-        Raises:
-            ArgumentError: the array is not contiguous.
-        """
+        """A reshaped view; ArgumentError if the array is not contiguous."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         if -1 in wanted:
             rest = -math.prod(wanted)

@@ -86,11 +86,7 @@ OPENED_BY: Final[set[int]] = set()
 
 @cache
 def library() -> ctypes.CDLL:
-    """The driver's library.
-
-    Raises:
-        DeviceError: it is not installed, or lacks a function.
-    """
+    """The driver's library; DeviceError if it is not installed, or lacks a function."""
     try:
         found = ctypes.CDLL(_LIBRARY)
     except OSError as error:

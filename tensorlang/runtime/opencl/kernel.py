@@ -105,11 +105,7 @@ class OpenCLKernel(DeviceKernel):
 
     @property
     def asm(self) -> str:
-        """Not available: OpenCL's binaries are opaque.
-
-        Raises:
-            TargetError: always.
-        """
+        """Not available: OpenCL's binaries are opaque, a TargetError."""
         raise TargetError(
             f"{self.target.name} does not show machine code; see .source, its OpenCL C"
         )

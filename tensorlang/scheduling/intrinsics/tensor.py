@@ -222,11 +222,7 @@ NAMES: Final = tuple(_TABLE)
 
 @cache
 def tensor_intrinsic(name: str) -> TensorIntrinsic:
-    """The intrinsic of that name.
-
-    Raises:
-        ScheduleError: there is none.
-    """
+    """The intrinsic of that name; ScheduleError if there is none."""
     if name not in _TABLE:
         close = get_close_matches(name, NAMES, n=3)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""

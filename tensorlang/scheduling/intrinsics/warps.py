@@ -104,11 +104,7 @@ WARP_NAMES: Final = tuple(_NAMES)
 
 @cache
 def warp_intrinsic(name: str) -> TensorIntrinsic:
-    """The warp intrinsic of this name.
-
-    Raises:
-        ScheduleError: there is none.
-    """
+    """The warp intrinsic of this name; ScheduleError if there is none."""
     if name not in _NAMES:
         raise ScheduleError(
             f"{name!r} is not a warp intrinsic; these: {', '.join(WARP_NAMES)}"
