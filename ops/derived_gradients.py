@@ -42,7 +42,6 @@ class DerivedGradient(Operator):
     """The gradient of an operator, derived from its definition.
 
     Args:
-        of: The operator.
         linear: Whether the operator is linear, so that only shapes matter.
         results: For an operator of several results, their names, each with the array
             that it goes with: without that array, there is no such result. Any of

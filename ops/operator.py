@@ -575,7 +575,6 @@ class Operator:  # noqa: D101 - it has one
 
         Args:
             shared: What all workloads that the kernel serves have in common.
-            workload: The workload.
             target: Where to compute.
             of_all: The workload that the kernel is built for; by default the first.
         """

@@ -89,8 +89,6 @@ def in_strips(s: Schedule, nest: Nest, lanes: int, shared: bool = True) -> None:
     """Strips of the last row loop, in lanes; each runs all ordered iterations.
 
     Args:
-        s: The schedule.
-        nest: The nest.
         lanes: The columns of a strip.
         shared: Whether strips go to threads.
     """

@@ -46,7 +46,6 @@ def stream_knobs(knobs: Knobs, core: Core, lanes: int) -> Stream:
     By default a unit of work has as many steps as vectors fit a page of memory.
 
     Args:
-        knobs: The knobs.
         core: A core that runs it.
         lanes: Elements side by side.
     """

@@ -61,8 +61,6 @@ def cut_rows(
     smaller tiles, so that no reduction loop contains a condition.
 
     Args:
-        s: The schedule.
-        block: The block.
         row: The loop over rows, or that from which it was split off.
         sizes: Rows of a tile, then of smaller ones; the last is 1.
     """

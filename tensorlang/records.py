@@ -186,7 +186,6 @@ def add(
     """Add a record to the user's folder; returns whether it outranked the existing one.
 
     Args:
-        record: The record.
         folder: Another folder than the user's.
         beaten: Code measured along with it that lost; see `record_files.merge`.
 

@@ -107,7 +107,6 @@ def call(  # noqa: PLR0917 - by position, for speed
     """The launch of a call: the final step of all generated call functions.
 
     Args:
-        op: The operator.
         arrays: The caller's arrays.
         attributes: Static attributes by name, in the operator's own order; hashable.
         scalars: The kernel's scalars.

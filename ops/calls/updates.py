@@ -93,7 +93,6 @@ def updated(
     """The launch of a call of an in-place operator; as `tensors.call`.
 
     Args:
-        op: The operator.
         arrays: An array for each of the operator's names, or a list of arrays for each;
             None where an optional one is left out.
         attributes: Static attributes by name, in the operator's own order; hashable.

@@ -324,7 +324,6 @@ def with_sizes(
     """The function with its sizes named n0, n1, ..., and the expression of each.
 
     Args:
-        func: The function.
         scalars: Its scalars that are not sizes.
         taken: Names that sizes must not have.
     """

@@ -30,7 +30,6 @@ def results(op: Operator, args: Sequence[object], kwargs: Mapping[str, object]) 
     """The result of `op(*args, **kwargs)`, with undefined elements.
 
     Args:
-        op: The operator.
         args: As for the call; arrays may be `abstract`, keys must be fresh.
         kwargs: Likewise.
 

@@ -34,7 +34,6 @@ def requested(
     """The workload of an operator for these arrays; all else as in its default.
 
     Args:
-        op: The operator.
         shapes: A shape for each array.
         dtypes: One element type for all arrays, or one per array.
         attributes: Attributes by name.

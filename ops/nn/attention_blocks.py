@@ -169,7 +169,6 @@ class Nest:
         """A block in loops of its own.
 
         Args:
-            name: Its name.
             inner: Its loops.
             body: What it does, from the place and its loops' axes.
             g: The kind of its axes for heads that share keys, and blocks of queries.

@@ -42,7 +42,6 @@ class Mask:
         """The mask for scores `[batch, heads, m, n]`.
 
         Args:
-            mask: The mask.
             scores: Their sizes.
             groups: The number of heads of keys.
             by_position: Whether keys are hidden by position, too.

@@ -117,7 +117,6 @@ def padded(
 
     Args:
         x: The images.
-        layout: Their layout.
         low: Padding before the image; negative values crop.
         extents: Spatial extents of the result.
         spread: Spacing of the image's elements in the result (input dilation).

@@ -35,7 +35,6 @@ def packed(r: ir.Tensor, gates: range, name: str = "packed") -> ir.Tensor:
 
     Args:
         r: The weights of all gates, `[gates * size, size]`.
-        gates: The gates.
         name: The name of the result.
     """
     size, units = r.shape[1], 1 << (SUMS // len(gates)).bit_length() - 1

@@ -125,13 +125,11 @@ def _over_pixels(  # noqa: PLR0917 - operands of a sum
 
     Args:
         dy: The gradient of the result.
-        frame: Its layout.
         x: The images.
         p: The sizes.
         shape: Shape of the sums.
         names: Loop names over them.
         order: Splits their indices.
-        name: Their name.
     """
     images, spatial = Lines(Layout(p.layout), sides(p)), SPATIAL[3 - frame.rank :]
     image, batch = images.laid(x, "image"), ir.reduce_axis(dy.shape[0], "b")

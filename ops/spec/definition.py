@@ -100,7 +100,6 @@ def exchanging(op: Operator, name: str, body: Body, **options: Any) -> None:
     with identical bits: the definition has a parameter `shuffles`.
 
     Args:
-        op: The operator.
         name: The name of the algorithm.
         body: The definition.
         options: As for `algorithm`.

@@ -525,7 +525,6 @@ def spec(
 
     Args:
         id: The operator's id.
-        definition: Its definition.
         rest: What `**` in the signature stands for, without what it names itself.
 
     Raises:

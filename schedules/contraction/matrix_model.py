@@ -120,7 +120,6 @@ def parts_are_faster(target: Target, sizes: tuple[int, int, int], parts: int) ->
     """Whether f32 products as so many bf16 products are predicted to be faster.
 
     Args:
-        target: The target.
         sizes: Rows, columns and depth of the f32 product.
         parts: Number of bf16 products.
     """

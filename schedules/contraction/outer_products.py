@@ -138,8 +138,6 @@ def _chosen(s: Schedule, knobs: Knobs, product: Product, loops: Sequence[str]) -
     """The tile: knobs, by default the fastest, as predicted for one image.
 
     Args:
-        s: The schedule.
-        knobs: The knobs.
         product: The sums over pixels.
         loops: The loops over outputs, channels and the window.
     """

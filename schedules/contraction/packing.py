@@ -42,9 +42,7 @@ def pack_whole(s: Schedule, stage: Stage, tile: Tile, *, rows: bool = True) -> N
     """Pack the operands of the columns into strips as wide as a tile.
 
     Args:
-        s: The schedule.
         stage: The contraction.
-        tile: The tile.
         rows: Whether operands whose columns are contiguous are packed, too.
     """
     strip = tile.vectors * tile.lanes
@@ -69,7 +67,6 @@ def pack_strip(
     """Pack a strip where it is used: row by row, or transposed in registers.
 
     Args:
-        s: The schedule.
         load: The operand.
         at: The dimension of the columns.
         copied: The block that copies it, and the copy's name.

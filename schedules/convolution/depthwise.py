@@ -68,8 +68,6 @@ def depthwise_weights(
     Lines are tiled, as neighbouring ones read overlapping lines of the image.
 
     Args:
-        s: The schedule.
-        knobs: The knobs.
         sums: The sums per lane of whole vectors and of the remaining columns, each
             with the block that adds the lanes.
     """

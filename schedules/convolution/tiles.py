@@ -61,7 +61,6 @@ def vector_image(
     """Vectorize the copy of a padded image: inner columns need no bounds check.
 
     Args:
-        s: The schedule.
         block: The copying block.
         lanes: Elements of a vector.
         row: The loop over all elements, if the lines are flattened.
@@ -115,7 +114,6 @@ def tiles(
     last tile has shorter vectors.
 
     Args:
-        s: The schedule.
         name: The sums: both the block and the buffer it writes.
         tile: The size of whole tiles.
         span: Elements of a row of sums.
@@ -202,8 +200,6 @@ def line_tiles(
     """Register tiles of vectors of a line, and a shorter one for what remains.
 
     Args:
-        s: The schedule.
-        block: The block.
         folded: Loops inside the one over columns, which are unrolled.
         lanes: Elements of a vector.
         most: Iterations above which only the innermost of these is unrolled.

@@ -149,7 +149,6 @@ def _transpose(s: Schedule, name: str, lane_at: int) -> None:
     """Squares transposed in registers, and the remaining pixels.
 
     Args:
-        s: The schedule.
         name: The block.
         lane_at: Which of its last two loops becomes the vector: -1 or -2.
     """

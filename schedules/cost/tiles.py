@@ -74,9 +74,7 @@ def tile_cycles(
     """Cycles of a register tile, the write-back of its sums included.
 
     Args:
-        core: The core.
         rows: Its rows, whose factors are broadcast.
-        vectors: Its vectors.
         steps: Steps of the reduction.
         crossing: Whether vectors need not be aligned to lines of the cache.
     """
@@ -99,7 +97,6 @@ def tiled(
     Remainders of both have smaller tiles.
 
     Args:
-        core: The core.
         rows: Rows of the result.
         vectors: Its vectors of columns.
         steps: Steps of the reduction.

@@ -130,7 +130,6 @@ def staged_rows(
     """Copy a tile row by row, 16 bytes per thread, without bank conflicts.
 
     Args:
-        s: The schedule.
         copy: The copying block.
         buffer: The copy, in shared memory.
         layout: The layout of its elements: `swizzled` or `padded`.

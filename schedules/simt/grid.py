@@ -64,7 +64,6 @@ def distribute(
     """Bind perfectly nested loops, fused, to blocks and threads.
 
     Args:
-        s: The schedule.
         loops: The loops, outermost first.
         grid: How their elements are distributed.
         digits: Whether addresses depend on the individual loops: a block then covers

@@ -125,8 +125,6 @@ def slides_of(stage: Stage, load: Load, within: Sequence[str]) -> tuple[Slide, .
     """The sliding windows of a load: one loop over windows, and some within them.
 
     Args:
-        stage: The stage.
-        load: The load.
         within: The loops that may be within a window.
     """
     axes = {stage.axis(loop): loop for loop in stage.loops}

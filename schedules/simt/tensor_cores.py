@@ -200,8 +200,6 @@ def tile_of(
     With an expensive epilogue, more threads share a tile.
 
     Args:
-        s: The schedule.
-        knobs: Its knobs.
         stage: The product.
         form: The element type.
         sizes: Rows, columns and steps; None if unknown.

@@ -40,7 +40,6 @@ def hold(
     """Hold the part of an image that a loop's body reads in registers.
 
     Args:
-        s: The schedule.
         readers: The blocks that read it, the first one first.
         image: The name of the image, which may be computed element by element.
         place: The loop.

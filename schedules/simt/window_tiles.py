@@ -42,8 +42,6 @@ def tile_of(knobs: Knobs, slid: Windows, top: Stage) -> Tile:
     """The knobs of a tile; by default as many windows as fit a thread's registers.
 
     Args:
-        knobs: The knobs.
-        slid: The windows.
         top: The stage whose loops are distributed.
 
     Raises:
@@ -168,8 +166,6 @@ def bind_tiles(s: Schedule, top: Stage, sizes: Sequence[int], threads: int) -> s
     innermost loops, so that addresses need no division.
 
     Args:
-        s: The schedule.
-        top: The stage.
         sizes: Results of one thread along each loop over results.
         threads: Upper limit of threads per block.
     """

@@ -37,8 +37,6 @@ def compare_two(
     """Time two configurations against each other, and print which is faster.
 
     Args:
-        op: The operator.
-        workload: The workload.
         target: The machine.
         texts: The configurations.
         budget: Seconds for waiting until no other process measures.

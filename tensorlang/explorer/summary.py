@@ -46,12 +46,9 @@ def summary(
     """What a scheduled function does, by topic; topics without an answer are absent.
 
     Args:
-        function: The scheduled function.
         lowered: What it was lowered to, which decides where temporaries are.
         rows: Its loops for the sizes of the call; left out are those that never run,
             and those of one iteration.
-        limits: Its limits.
-        knobs: Its knobs.
         compared: What cost models compared for them.
         search: The search that found it, if it is known.
     """

@@ -47,7 +47,6 @@ def lstm(  # noqa: PLR0917 - the arrays of an LSTM
     """An LSTM.
 
     Args:
-        inputs: The inputs.
         w: Weights of inputs `[4 * size, in]`.
         r: Weights of outputs `[4 * size, size]`.
         b: Biases `[4 * size]`, or None.
@@ -78,7 +77,6 @@ def gru(  # noqa: PLR0917 - the arrays of a GRU
     """A GRU.
 
     Args:
-        inputs: The inputs.
         w: Weights of inputs `[3 * size, in]`.
         r: Weights of outputs `[3 * size, size]`.
         b: Biases of products with inputs, `[3 * size]`, or None.
@@ -104,7 +102,6 @@ def rnn(  # noqa: PLR0917 - the arrays of a recurrent network
     """A recurrent network: `h = activation(x w^T + h r^T + b)`.
 
     Args:
-        inputs: The inputs.
         w: Weights of inputs `[size, in]`.
         r: Weights of outputs `[size, size]`.
         b: Biases `[size]`, or None.

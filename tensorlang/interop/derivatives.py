@@ -98,7 +98,6 @@ def backward(
     """Gradients of a call's arrays from those of its results.
 
     Args:
-        call: The call.
         specs: Specs of its arrays.
         there: Which results have a gradient.
         wanted: Which arrays need a gradient.
@@ -128,7 +127,6 @@ def forward(call: Call, specs: tuple[Spec, ...], moving: tuple[int, ...]) -> Pro
     that is the tangent.
 
     Args:
-        call: The call.
         specs: Specs of its arrays.
         moving: Which arrays have a tangent.
 

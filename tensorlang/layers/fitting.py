@@ -181,7 +181,6 @@ def fit(
     """Train for a number of epochs.
 
     Args:
-        trainer: The trainer.
         arrays: Inputs and targets of all examples; or a `Loader`, or another iterable
             of batches, such as PyTorch's `DataLoader`.
         epochs: Passes over the data.

@@ -123,7 +123,6 @@ class Layer:
             name: Its name in the layer.
             shape: Its shape, of integers.
             initial: Its initialiser.
-            dtype: Its dtype.
             trainable: Whether training updates it.
 
         Raises:

@@ -67,7 +67,6 @@ class Call:
         """A value that must be constant, such as a shape.
 
         Args:
-            value: The value.
             what: Its name in messages.
             small: Whether of the inputs that it may depend on only small ones are
                 asked for.

@@ -124,7 +124,6 @@ class Writer:
         """Build a nested ONNX graph.
 
         Args:
-            name: Its name.
             inputs: Names and types of its own inputs.
             write: Writes the nodes; returns the names of the outputs.
         """

@@ -32,7 +32,6 @@ class Guarded:
 
     Args:
         shape: The array's shape.
-        dtype: Its dtype.
         edge: The side on which the protected page is adjacent.
 
     Attributes:

@@ -72,7 +72,6 @@ class Reference:
 
     Args:
         op: The operator, whose algorithm `direct` it is.
-        workload: The workload.
         tolerance: The permitted relative error; 0 requires equal bits.
         finite: Whether infinities and NaNs may propagate.
     """

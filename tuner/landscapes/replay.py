@@ -119,7 +119,6 @@ def replay(
         landscape: The search.
         make: Makes the sampler from a seed; see `sampler`.
         trials: The number of configurations to try; default: all.
-        seed: The seed.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():

@@ -73,7 +73,6 @@ def given(text: str, space: Space) -> Candidate:
         text: `default`, `algorithm(knob=value, ...)` as reports have it, knobs
             alone, or the path of a file that holds one of them; knobs that are left
             out have their defaults.
-        space: The space.
 
     Raises:
         ArgumentError: it is none of these, or not a configuration of the space.
@@ -131,8 +130,6 @@ def compare(
     """A contest of configurations in the form of `given`.
 
     Args:
-        op: The operator.
-        workload: The workload.
         target: The machine.
         texts: The configurations.
         budget: Seconds for waiting for the device.

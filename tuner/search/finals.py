@@ -82,7 +82,6 @@ def run(
     """Time all entrants; if that kills the worker, add the others one by one.
 
     Args:
-        worker: The worker.
         base: The configurations in use, which always take part.
         others: Challengers, the most promising first.
         left: Remaining seconds.

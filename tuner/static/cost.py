@@ -74,8 +74,6 @@ def static_cost(
     """Estimate one call of a compiled CUDA kernel.
 
     Args:
-        kernel: The kernel.
-        op: Its operator.
         workload: The shapes and dtypes of the call.
         gpu: The GPU; by default the target, or the usual one of its architecture.
 

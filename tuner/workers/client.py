@@ -67,7 +67,6 @@ class Worker(WorkerProcess):
         Excludes starting a worker and waiting for a processor.
 
         Args:
-            candidate: The candidate.
             limit: Busy seconds after which it counts as hung.
             best: The best time so far; much slower candidates are timed only once.
             left: Seconds until the absolute deadline.
@@ -170,7 +169,6 @@ class Worker(WorkerProcess):
         """Time candidates interleaved.
 
         Args:
-            candidates: The candidates.
             rounds: Samples of each.
             limit: Busy seconds after which they count as hung.
             left: Seconds until the absolute deadline.

@@ -40,7 +40,6 @@ def product_of(block: ir.Block, thread: ir.For, *, waits: bool) -> ir.Evaluate:
     """The instructions of a warpgroup's collective block, for one thread.
 
     Args:
-        block: The block.
         thread: The loop over threads.
         waits: Whether it is over then.
 

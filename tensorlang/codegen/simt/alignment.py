@@ -17,11 +17,7 @@ _MAPPED: Final = 16  # bytes: alignment for tensor maps
 
 
 def alignments(function: Function) -> tuple[int, ...]:
-    """Required alignment of each parameter's address, in bytes.
-
-    Args:
-        function: A lowered function.
-    """
+    """Required alignment of each parameter's address, in bytes."""
     found = {buffer: buffer.dtype.bytes for buffer in function.buffers}
 
     def need(buffer: Buffer, size: int) -> None:

@@ -44,7 +44,6 @@ class TrainingProgram:
         """Trace the program.
 
         Args:
-            network: The network.
             loss: Maps its outputs and the targets to a tensor of one element.
             truths: Specs of the targets.
 
@@ -130,7 +129,6 @@ class TrainingContext:
         """Bind a training program for a batch.
 
         Args:
-            program: The program.
             sizes: The batch and other named sizes.
             target: Where to compute.
             outputs: Whether the network's outputs are kept to the end of a run.

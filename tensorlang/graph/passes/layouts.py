@@ -300,7 +300,6 @@ def _moved(value: Value, first: Sequence[Extent], *, back: bool) -> Value:
     """A value in the other layout: a view of one pixel or channel, or transposed.
 
     Args:
-        value: The value.
         first: Its shape with channels first.
         back: Whether it has channels last.
     """

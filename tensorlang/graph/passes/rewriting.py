@@ -59,7 +59,6 @@ class Rewriter:
         """The results of a copy of a node on its new arguments.
 
         Args:
-            node: The node.
             graphs: Its nested programs, rewritten; rewritten by this walk if omitted.
             more: Further arguments.
             specs: Specs of further results.

@@ -270,7 +270,6 @@ def along(
     follow, with `i` contiguous elements; otherwise each run of axes is one dimension.
 
     Args:
-        x: The array.
         axis: The axes; negative ones count from the end.
         fixed: Whether the length of a row is a compile-time constant and the number of
             rows is dynamic, even if it is 1. Otherwise the length is constant if rows

@@ -645,7 +645,6 @@ class _Solved:
         Those outside of its extents are left out.
 
         Args:
-            out: The buffer.
             number: The number of the contribution, for names.
         """
         free, moved = self.free, self._axes.scattered

@@ -189,7 +189,6 @@ class Clocks:
             record: The record of the memory.
             at: Elements accessed.
             who: For each, the lane.
-            lanes: The lanes.
             span: Number of warps that act together, starting with the lane's.
             undo: Saves the previous record.
         """

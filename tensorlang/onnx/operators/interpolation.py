@@ -89,7 +89,6 @@ def taps(
     Args:
         line: The axis.
         source: Coordinates in the source.
-        filtered: The filter.
         reach: The distance up to which it is not 0.
         shrink: The factor of distances: below 1, the filter is wider.
         inside: Whether positions outside of the source have no weight.

@@ -203,7 +203,6 @@ def capsule(
     """A capsule over an array's memory, kept alive until its consumer releases it.
 
     Args:
-        array: The array.
         device: DLPack device (type, id).
         stream: The consumer's stream, if known.
     """

@@ -93,7 +93,6 @@ def arguments(
     """Pointers to a launch's arguments: its table, then scalars shared by all sets.
 
     Args:
-        table: The table.
         block: The argument block of a call (8-byte slots).
         slots: Which slots the kernel takes, in order.
     """

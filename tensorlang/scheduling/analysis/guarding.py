@@ -58,8 +58,6 @@ def read_indices(
     """The distinct indices at which a block's body reads a buffer.
 
     Args:
-        block: The block.
-        buffer: The buffer.
         everywhere: Whether reads in its init and its condition count as well.
     """
     loads = (

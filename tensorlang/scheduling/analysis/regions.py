@@ -264,7 +264,6 @@ def region(
 
     Args:
         node: The statement; variables bound outside it stay symbolic.
-        buffer: The buffer.
         writes: True for writes, False for reads, None for both.
         ranges: Variables bound outside that are to be relaxed, too.
 

@@ -31,7 +31,6 @@ def tidy(stmt: ir.Stmt, ranges: Ranges) -> ir.Stmt:
     """The statement with its guards resolved and its loops shortened accordingly.
 
     Args:
-        stmt: Any statement.
         ranges: The ranges of variables around it (see `facts.ranges_at`).
     """
     match stmt:

@@ -69,7 +69,6 @@ def parallel(func: Function, loop: str) -> Function:
     """Run the iterations of a loop in parallel, distributed over threads.
 
     Args:
-        func: The function.
         loop: The loop's name.
 
     Raises:
@@ -93,7 +92,6 @@ def bind(func: Function, loop: str, thread: str) -> Function:
     threads alone.
 
     Args:
-        func: The function.
         loop: The loop's name. Bound to threads and of constant extent, it may drive a
             commutative reduction axis.
         thread: One of `THREADS`.
@@ -152,7 +150,6 @@ def vectorize(func: Function, loop: str) -> Function:
     """Run the iterations of a loop of constant extent as vector lanes.
 
     Args:
-        func: The function.
         loop: The loop's name. It may drive a commutative reduction axis: the lanes are
             then reduced at its end.
 
@@ -196,7 +193,6 @@ def unroll(func: Function, loop: str) -> Function:
     """Fully unroll a loop.
 
     Args:
-        func: The function.
         loop: The loop's name.
 
     Raises:

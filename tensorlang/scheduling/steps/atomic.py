@@ -29,7 +29,6 @@ def atomic(func: ir.Function, block: str) -> ir.Function:
     floating-point results vary from run to run.
 
     Args:
-        func: The function.
         block: A block whose only write reduces one value by one operation; the state is
             initialized elsewhere.
 

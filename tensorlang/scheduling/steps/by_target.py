@@ -25,7 +25,6 @@ def by_target(
     them update the same target.
 
     Args:
-        func: The function.
         block: A block with an ordered axis and one store at a data-dependent index.
         groups: The number of groups.
         of: If the block stores to several buffers, the one whose targets are grouped.

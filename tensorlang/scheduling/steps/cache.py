@@ -82,7 +82,6 @@ def cache_read(
     """Copy what `block` reads of `buffer` into a new buffer, and read that.
 
     Args:
-        func: The function.
         block: The reader.
         buffer: A parameter or temporary it reads.
         scope: The memory of the copy: `global`, `shared`, `register`, `private`.

@@ -175,7 +175,6 @@ def cache_write(
     All components of a tuple state are cached together.
 
     Args:
-        func: The function.
         block: The writer.
         buffer: A buffer it writes.
         scope: The memory of the tile: `global`, `shared`, `register`, `private`.

@@ -136,7 +136,6 @@ def compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
     The producer's buffer shrinks to the region that the body reads.
 
     Args:
-        func: The function.
         block: A block that writes one temporary, indexed by its axes.
         loop: A loop around all its readers.
 

@@ -27,7 +27,6 @@ def fuse_dims(func: ir.Function, buffer: str, dims: Sequence[int]) -> ir.Functio
     """Fuse several dimensions of a temporary into one.
 
     Args:
-        func: The function.
         buffer: The name of a temporary without a layout.
         dims: The dimensions, slowest first; they are replaced at the first one's
             position. All extents but the first must be constants.
@@ -68,7 +67,6 @@ def permute_dims(func: ir.Function, buffer: str, order: Sequence[int]) -> ir.Fun
     """Permute the dimensions of a temporary.
 
     Args:
-        func: The function.
         buffer: The name of a temporary without a layout.
         order: The old dimensions in their new order.
 

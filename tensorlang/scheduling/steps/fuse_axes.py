@@ -32,7 +32,6 @@ def fuse_axes(
     This turns a convolution into a matrix product; `fuse` its loops first.
 
     Args:
-        func: The function.
         block: A block without guards.
         axes: The names of its axes, outermost first: all spatial or all reduction axes.
             All extents but the first must be constants.

@@ -183,7 +183,6 @@ def inline(func: ir.Function, block: str, *, reverse: bool = False) -> ir.Functi
     """Substitute what `block` computes where it is read, and drop its buffer.
 
     Args:
-        func: The function.
         block: A block that stores one value by its axes into a temporary.
         reverse: Instead, make the block an epilogue: fuse it into the block that stores
             its only temporary, to run on each value as it is computed.

@@ -122,7 +122,6 @@ def transform_layout(func: Function, buffer: str, layout: Layout) -> Function:
     pack a matrix, `cache_read` it and transform the copy.
 
     Args:
-        func: The function.
         buffer: A temporary.
         layout: `lambda i, j: (j // 16, i, j % 16)`, or its text; one-to-one.
 

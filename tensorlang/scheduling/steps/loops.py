@@ -45,7 +45,6 @@ def split(
     """Split a loop into nested loops, outermost first.
 
     Args:
-        func: The function.
         loop: The loop's name.
         factors: The new extents; one of them may be `None`, inferred by ceiling
             division. A single number `n` stands for `[None, n]`.
@@ -152,7 +151,6 @@ def fuse(func: Function, outer: str, inner: str) -> tuple[Function, str]:
     """Fuse two perfectly nested loops into one.
 
     Args:
-        func: The function.
         outer: The name of the outer loop.
         inner: The name of the loop directly inside it, of the same kind.
 
@@ -250,7 +248,6 @@ def reorder(func: Function, *loops: str) -> Function:
     """Reorder perfectly nested loops, outermost first.
 
     Args:
-        func: The function.
         loops: The names of the loops. Loops between them that are not named stay in
             place.
 

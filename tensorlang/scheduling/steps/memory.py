@@ -66,7 +66,6 @@ def set_scope(func: ir.Function, buffer: str, scope: str) -> ir.Function:
     """Place a temporary in another memory.
 
     Args:
-        func: The function.
         buffer: The name of a temporary.
         scope: `global`, `shared`, `register` or `private`.
 
@@ -96,7 +95,6 @@ def hint(func: ir.Function, block: str, buffer: str, *hints: str) -> ir.Function
     """Add hints to a block's loads and stores of a buffer.
 
     Args:
-        func: The function.
         block: The block's name.
         buffer: The buffer's name.
         hints: `nontemporal` (bypassing the caches), `prefetch`.

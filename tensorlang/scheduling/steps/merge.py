@@ -47,7 +47,6 @@ def merge(func: ir.Function, first: str, second: str) -> ir.Function:
     """Merge two consecutive loops into one, which keeps the first one's name.
 
     Args:
-        func: The function.
         first: A loop's name.
         second: The name of the loop that follows it, of the same extent.
 

@@ -17,9 +17,6 @@ from tensorlang.scheduling.primitives import primitive
 def number_loops(func: ir.Function) -> ir.Function:
     """Number the loops of one name in the order of the text; a single one has none.
 
-    Args:
-        func: The function.
-
     Raises:
         Nothing: it is legal in every function.
 

@@ -93,7 +93,6 @@ def pad(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Function:
     split.
 
     Args:
-        func: The function.
         name: A temporary that one block stores by its axes, or a block. If both have
             the name, the number of multiples decides, preferring the temporary.
         multiples: One for each dimension or axis; 1 leaves it unchanged.

@@ -72,7 +72,6 @@ def partition(
     """Split the range of a loop in two, a main part and a tail, scheduled separately.
 
     Args:
-        func: The function.
         loop: The loop's name.
         at: The number of iterations of the main part, clamped to 0 and to the extent: a
             number, an expression, or its text such as `"n // 32"`.
@@ -149,7 +148,6 @@ def specialize(
     """Duplicate a nest under a condition, so that one copy can assume that it holds.
 
     Args:
-        func: The function.
         loop: The name of the nest's outermost loop.
         condition: A bool over sizes and outer loops, or its text such as `"n % 32 ==
             0"`. If it equates a size with a constant, the constant replaces the size in

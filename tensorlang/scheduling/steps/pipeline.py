@@ -44,7 +44,6 @@ def pipeline(
     overlap with the computation; elsewhere they are plain stores.
 
     Args:
-        func: The function.
         loop: The loop's name.
         stages: The number of iterations buffered, from 2 to 8.
         roles: Whether warps of their own copy, and the others compute (warp
@@ -158,7 +157,6 @@ def double_buffer(func: ir.Function, loop: str) -> ir.Function:
     Like `pipeline` with two stages, with plain loads and stores, for every target.
 
     Args:
-        func: The function.
         loop: The loop's name.
 
     Raises:

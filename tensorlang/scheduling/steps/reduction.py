@@ -156,7 +156,6 @@ def decompose_reduction(
     """Initialize a reduction's state in a nest of its own, before `loop`.
 
     Args:
-        func: The function.
         block: A block with reduction axes.
         loop: A loop around it, outside all other loops of the reduction.
 

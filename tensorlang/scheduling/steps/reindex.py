@@ -73,8 +73,6 @@ def reindex(
     are scattered after it.
 
     Args:
-        func: The function.
-        block: The block.
         buffer: A buffer that it reads, or writes, at one place.
 
     Returns:

@@ -133,7 +133,6 @@ def reverse_compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
     Inside loops of a reduction, the consumer runs in their last iteration.
 
     Args:
-        func: The function.
         block: A block that reads, by its axes, what is written under the loop.
         loop: A loop around the producer.
 

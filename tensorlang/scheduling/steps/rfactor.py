@@ -86,7 +86,6 @@ def rfactor(
     The loop then drives a spatial axis: it may be parallelized or vectorized.
 
     Args:
-        func: The function.
         block: The reduction. Any reducer is allowed, tuple states too; a
             non-commutative one only by the outermost split of its axis.
         loop: A loop of the reduction.

@@ -18,7 +18,6 @@ def share(func: ir.Function, buffer: str, other: str) -> ir.Function:
     """Replace a temporary by another one with the same contents.
 
     Args:
-        func: The function.
         buffer: A temporary that one nest fills from memory that is not written.
         other: One that a later nest of the same sequence fills identically; it and its
             nest are removed.

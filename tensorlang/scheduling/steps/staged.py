@@ -147,7 +147,6 @@ def in_stage(
     """A statement on an iteration's stage: each of its blocks gets one more axis.
 
     Args:
-        stmt: The statement.
         ring: The buffers with stages, by those without.
         index: The iteration.
         taken: Names in use.

@@ -70,7 +70,6 @@ def store_at(func: ir.Function, buffer: str, loop: str) -> ir.Function:
     """Allocate a temporary per iteration of a loop, with only the elements it needs.
 
     Args:
-        func: The function.
         buffer: The name of a temporary.
         loop: A loop around all of its uses.
 
@@ -230,7 +229,6 @@ def store_in(func: ir.Function, buffer: str, result: str) -> ir.Function:
     """Store a temporary in the memory of the result computed from it.
 
     Args:
-        func: The function.
         buffer: The name of a temporary.
         result: The name of an `out` parameter of its shape and dtype, written by one
             block, each element from the temporary's same element.

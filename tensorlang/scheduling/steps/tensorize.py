@@ -133,7 +133,6 @@ def tensorize(func: ir.Function, target: str, intrinsic: str) -> ir.Function:
     """Replace a tile's loops by an intrinsic with the semantics of that loop nest.
 
     Args:
-        func: The function.
         target: The outermost loop of the tile, or the block in it.
         intrinsic: A name of `tensor_intrinsics.NAMES`, such as `fma_16xf32`, or of
             `warp_intrinsics.WARP_NAMES`: the tile's loops are then inside one bound to
