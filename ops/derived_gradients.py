@@ -23,14 +23,7 @@ from tensorlang.errors import ArgumentError, DTypeError, OperatorError
 from tensorlang.ops.elementwise import seed_name
 from tensorlang.ops.operator import Body, Operator, Shapes
 from tensorlang.ops.spec import signature
-from tensorlang.ops.spec.signature import (
-    FLOATS,
-    Arrays,
-    Other,
-    Parameter,
-    Spec,
-    Static,
-)
+from tensorlang.ops.spec.signature import FLOATS, Arrays, Other, Parameter, Spec, Static
 from tensorlang.workload import Workload
 
 _UNREAD: Final = Static((bool, int, float), (None,), "a number", kind="float")

@@ -494,10 +494,7 @@ class Operator:  # noqa: D101 - it has one
         return self._launches.get(inner, inner)
 
     def prepared(
-        self,
-        arrays: Sequence[np.ndarray],
-        attributes: Mapping[str, Any],
-        target: Any,
+        self, arrays: Sequence[np.ndarray], attributes: Mapping[str, Any], target: Any
     ) -> Ready:
         """The kernel of a call, and the canonical shapes of its arrays.
 

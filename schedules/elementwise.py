@@ -11,13 +11,7 @@ from tensorlang.ir.visit import walk
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, is_elementwise
 from tensorlang.schedules.streaming import loop_named, stream, whole_steps
-from tensorlang.schedules.tiling import (
-    extent,
-    fused,
-    in_lanes,
-    is_part,
-    parallelize,
-)
+from tensorlang.schedules.tiling import extent, fused, in_lanes, is_part, parallelize
 
 _FEW_ROWS: Final = 4
 _MOST_CASES: Final = 8

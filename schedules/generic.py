@@ -18,10 +18,7 @@ from typing import Final, TypeAlias
 from tensorlang.ir.contents import allocations, blocks, free_vars
 from tensorlang.ir.nodes import Load
 from tensorlang.ir.visit import walk
-from tensorlang.schedules import (
-    elementwise,
-    reductions,
-)
+from tensorlang.schedules import elementwise, reductions
 from tensorlang.schedules.contraction import dot_groups
 from tensorlang.schedules.contraction import register_tiles as contraction
 from tensorlang.schedules.ordered import ordered_nests

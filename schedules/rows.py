@@ -142,12 +142,7 @@ def _folds_rows(stage: Stage, rows: tuple[Expr, ...]) -> bool:
 
 
 def _group_of(
-    s: Schedule,
-    stage: Stage,
-    rows: tuple[Expr, ...],
-    size: int | None,
-    *,
-    down: bool,
+    s: Schedule, stage: Stage, rows: tuple[Expr, ...], size: int | None, *, down: bool
 ) -> _Group | None:
     """A group of one stage, its rows in chunks of `size` if given."""
     folded, spatial = stage.driven("reduction"), stage.driven("spatial")

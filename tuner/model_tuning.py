@@ -8,12 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from tensorlang import targets
-from tensorlang.errors import (
-    ArgumentError,
-    RecordError,
-    TensorlangError,
-    TuningError,
-)
+from tensorlang.errors import ArgumentError, RecordError, TensorlangError, TuningError
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.targets import Target

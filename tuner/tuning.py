@@ -16,10 +16,7 @@ from typing import Final
 
 from tensorlang import records
 from tensorlang.errors import ArgumentError, RecordError, TuningError
-from tensorlang.ops import (
-    Operator,
-    select,
-)
+from tensorlang.ops import Operator, select
 from tensorlang.ops.kernels import building
 from tensorlang.ops.kernels.requests import requested
 from tensorlang.record_files import read as read_records

@@ -69,10 +69,7 @@ def _shown(parameter: Parameter) -> str:
 
 
 def refuse(
-    op: Operator,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    problem: TypeError,
+    op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any], problem: TypeError
 ) -> None:
     """Raise a precise error if a call's arguments do not match its signature.
 

@@ -56,10 +56,7 @@ def build(
 
 
 def file_name(
-    op: Operator,
-    workload: Workload,
-    target: Target | str | None,
-    kernel: Kernel | None,
+    op: Operator, workload: Workload, target: Target | str | None, kernel: Kernel | None
 ) -> None:
     """Note on disk that a kernel, built for another workload, serves this one, too."""
     if kernel is not None and op.in_library:

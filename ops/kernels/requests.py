@@ -8,12 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import ir
-from tensorlang.errors import (
-    DTypeError,
-    OperatorError,
-    ShapeError,
-    TensorlangError,
-)
+from tensorlang.errors import DTypeError, OperatorError, ShapeError, TensorlangError
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator, Shapes

@@ -9,13 +9,7 @@ from __future__ import annotations
 
 from tensorlang import ir
 from tensorlang.ops.folds import fold
-from tensorlang.ops.spec.signature import (
-    Anything,
-    ElementType,
-    Floats,
-    Numbers,
-    Scalar,
-)
+from tensorlang.ops.spec.signature import Anything, ElementType, Floats, Numbers, Scalar
 
 
 def _constant(rows: ir.rows.Rows, value: float | bool, dtype: ir.DType) -> ir.Tensor:

@@ -72,12 +72,7 @@ class Sort:
         return self.rows.array
 
     def key(
-        self,
-        r: ir.Expr,
-        at: ir.Expr,
-        *,
-        exact: bool,
-        inside: ir.Expr | None = None,
+        self, r: ir.Expr, at: ir.Expr, *, exact: bool, inside: ir.Expr | None = None
     ) -> ir.Expr:
         """The sort key of an element; arbitrary if it is not `inside`."""
         value = ir.Load(self.array.buffer, self.rows.at(r, at), inside)

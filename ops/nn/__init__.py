@@ -88,9 +88,7 @@ from tensorlang.ops.nn.pooling import avg_pool2d as avg_pool2d
 from tensorlang.ops.nn.pooling import avg_pool3d as avg_pool3d
 from tensorlang.ops.nn.pooling import global_avg_pool as global_avg_pool
 from tensorlang.ops.nn.pooling import global_max_pool as global_max_pool
-from tensorlang.ops.nn.pooling import (
-    global_max_pool_grad as global_max_pool_grad,
-)
+from tensorlang.ops.nn.pooling import global_max_pool_grad as global_max_pool_grad
 from tensorlang.ops.nn.pooling import max_pool1d as max_pool1d
 from tensorlang.ops.nn.pooling import max_pool1d_grad as max_pool1d_grad
 from tensorlang.ops.nn.pooling import max_pool2d as max_pool2d

@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING
 
 from tensorlang import ir
 from tensorlang.ops.nn.attention_blocks import FEW, LANES, QUERIES, Loop, Place, over
-from tensorlang.ops.nn.attention_steps import (
-    GROUPS,
-    Steps,
-    add,
-    lane_of,
-    of_key,
-    store,
-)
+from tensorlang.ops.nn.attention_steps import GROUPS, Steps, add, lane_of, of_key, store
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn.attention_definitions import Problem

@@ -59,11 +59,7 @@ _THREE: Final = ((HIGH, HIGH), (HIGH, MIDDLE), (MIDDLE, HIGH))
 _FOUR: Final = (*_THREE, (MIDDLE, MIDDLE))
 _SIX: Final = (*_FOUR, (HIGH, LOW), (LOW, HIGH))
 # the fewest products first
-SPLITS: Final = (
-    Split(_THREE, 2.0**-15),
-    Split(_FOUR, 2.0**-16),
-    Split(_SIX, 2.0**-23),
-)
+SPLITS: Final = (Split(_THREE, 2.0**-15), Split(_FOUR, 2.0**-16), Split(_SIX, 2.0**-23))
 
 
 def part(x: ir.Expr, which: int) -> ir.Expr:

@@ -24,14 +24,7 @@ from tensorlang.ops.nn.winograd import Tolerance
 from tensorlang.ops.nn.winograd_packing import PackedWindows, convolve
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec.definition import algorithm, operator
-from tensorlang.ops.spec.signature import (
-    Batch,
-    Floats,
-    Ints,
-    Numbers,
-    Padding,
-    Sizes,
-)
+from tensorlang.ops.spec.signature import Batch, Floats, Ints, Numbers, Padding, Sizes
 
 with lazy.modules(__name__):
     from tensorlang.ops.nn import weight_gradients
@@ -67,11 +60,7 @@ _OF_WEIGHTS: Final = {row.name: row for row in ALGORITHMS["_grad_weight"]}
 
 
 def _operator(
-    rank: int,
-    suffix: str,
-    by: Callable[[str, Row], Body],
-    arrays: str,
-    **options: Any,
+    rank: int, suffix: str, by: Callable[[str, Row], Body], arrays: str, **options: Any
 ) -> Operator:
     """An operator with all its algorithms."""
     id, image = f"nn.conv{rank}d{suffix}", _IMAGES[rank]

@@ -276,11 +276,7 @@ def _same_shape(id: str, dy: Shape, wanted: Shape) -> None:
 
 
 def _in_a_batch(
-    rank: int,
-    images: int,
-    kind: Callable[..., Problem],
-    asked: Asked,
-    *shapes: Shape,
+    rank: int, images: int, kind: Callable[..., Problem], asked: Asked, *shapes: Shape
 ) -> Problem:
     """The convolution of these shapes; one image is a batch of one."""
     first = shapes[:images]

@@ -15,12 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.nn import bf16_parts
-from tensorlang.ops.nn.dense_shapes import (
-    Activation,
-    check_bias,
-    from_sizes,
-    sizes_of,
-)
+from tensorlang.ops.nn.dense_shapes import Activation, check_bias, from_sizes, sizes_of
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import STRIP
 from tensorlang.ops.spec.definition import algorithm, operator

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.nn.images import Layout
-from tensorlang.ops.nn.windows import (
-    LAYOUTS,
-    Windows,
-    channels_first,
-    several,
-    windows,
-)
+from tensorlang.ops.nn.windows import LAYOUTS, Windows, channels_first, several, windows
 
 with lazy.modules(__name__):
     from tensorlang.ops.nn import pooling_stages, pooling_windows

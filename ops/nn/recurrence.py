@@ -60,11 +60,7 @@ class Recurrence:
     """
 
     def __init__(
-        self,
-        gates: ir.Tensor,
-        h: ir.Tensor,
-        lengths: ir.Tensor | None,
-        reverse: bool,
+        self, gates: ir.Tensor, h: ir.Tensor, lengths: ir.Tensor | None, reverse: bool
     ) -> None:
         self._gates, self._h, self._lengths = gates, h, lengths
         self._reverse = reverse

@@ -286,10 +286,7 @@ def lstm_cell(
     gradient={"linear": False},
 )
 def gru_cell(
-    x_gates: Floats,
-    h_gates: Floats,
-    h: Floats,
-    order: Literal["rzn", "zrn"] = "rzn",
+    x_gates: Floats, h_gates: Floats, h: Floats, order: Literal["rzn", "zrn"] = "rzn"
 ) -> ir.Tensor:
     """A step of a GRU: its output, which is its state.
 

@@ -206,12 +206,7 @@ def finished(
     n, g, strips, _, _, _ = transposed.buffer.shape
     y = ir.Buffer("y", ir.f32, (n, *extents(cut.outputs, *cut.results)))
     names = ("b", "g", "s", "h", "o", "i", "j")
-    sizes = (
-        n,
-        g,
-        strips,
-        *extents(STRIP // LANES, LANES, cut.lines, cut.results[1]),
-    )
+    sizes = (n, g, strips, *extents(STRIP // LANES, LANES, cut.lines, cut.results[1]))
 
     def guard(at: Indices) -> ir.Expr | None:
         _, block, s, half, o, i, _ = at

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 
 def transformed(
-    matrix: Matrix,
-    read: Callable[[int, int], ir.Expr],
-    place: Callable[[int], Indices],
+    matrix: Matrix, read: Callable[[int, int], ir.Expr], place: Callable[[int], Indices]
 ) -> list[tuple[Indices, ir.Expr]]:
     """The stores of `M grid M^T`, in row-major order.
 

@@ -130,9 +130,7 @@ def _bounds(
 
 
 @drawn(
-    "random.truncated_normal",
-    derive=_bounds,
-    measured=({"lower": -2.0, "upper": 2.0},),
+    "random.truncated_normal", derive=_bounds, measured=({"lower": -2.0, "upper": 2.0},)
 )
 def truncated_normal(
     key: Key,

@@ -137,11 +137,7 @@ def _drawn(workload: Workload) -> tuple[str, int]:
 
 
 def drawn(
-    id: str,
-    draws: tuple[str, ...] = FLOATS,
-    *,
-    kind: type[Draw] = Draw,
-    **options: Any,
+    id: str, draws: tuple[str, ...] = FLOATS, *, kind: type[Draw] = Draw, **options: Any
 ) -> Callable[[Body], Draw]:
     """Decorator: make a draw from its definition.
 
@@ -155,12 +151,7 @@ def drawn(
 
     def make(body: Body) -> Draw:
         return kind(
-            id,
-            body,
-            draws=draws,
-            family="threefry",
-            meanings=meanings,
-            **options,
+            id, body, draws=draws, family="threefry", meanings=meanings, **options
         )
 
     return make

@@ -17,21 +17,9 @@ PI_64: Final = (
 
 # hash -> its words for counter and key all zeros, all ones, the digits of pi
 RANDOM123: Final[dict[str, tuple[str, str, str]]] = {
-    "threefry2x32-13": (
-        "9d1c5ec6 8bd50731",
-        "fd36d048 2d17272c",
-        "ba3e4725 f27d669e",
-    ),
-    "threefry2x32-20": (
-        "6b200159 99ba4efe",
-        "1cb996fc bb002be7",
-        "c4923a9c 483df7a0",
-    ),
-    "threefry2x32-32": (
-        "cee3d47e a23dfd5c",
-        "6e2fe0d0 b1b76f82",
-        "e2827716 c3c05cdf",
-    ),
+    "threefry2x32-13": ("9d1c5ec6 8bd50731", "fd36d048 2d17272c", "ba3e4725 f27d669e"),
+    "threefry2x32-20": ("6b200159 99ba4efe", "1cb996fc bb002be7", "c4923a9c 483df7a0"),
+    "threefry2x32-32": ("cee3d47e a23dfd5c", "6e2fe0d0 b1b76f82", "e2827716 c3c05cdf"),
     "threefry4x32-13": (
         "531c7e4f 39491ee5 2c855a92 3d6abf9a",
         "c4189358 1c9cc83a d5881c67 6a0a89e0",

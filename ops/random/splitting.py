@@ -40,10 +40,7 @@ class Derivation(Draw):
     batch: ClassVar[tuple[int, int]] = (1 << 14, 64)
 
     def prepared(
-        self,
-        arrays: Sequence[np.ndarray],
-        attributes: Mapping[str, Any],
-        target: Any,
+        self, arrays: Sequence[np.ndarray], attributes: Mapping[str, Any], target: Any
     ) -> Ready:
         """The kernel of a call, and the canonical shapes of its arrays.
 

@@ -18,12 +18,7 @@ from typing import Final, TypeVar
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Const, Expr, Load, Var
 from tensorlang.schedules.contraction import space
-from tensorlang.schedules.contraction.model import (
-    Product,
-    cycles,
-    dot_cycles,
-    terms,
-)
+from tensorlang.schedules.contraction.model import Product, cycles, dot_cycles, terms
 from tensorlang.schedules.cost.core import Core
 from tensorlang.schedules.cost.traffic import Operand
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
@@ -48,10 +43,7 @@ _SHORTER: Final = 2  # tiles that are shorter than the tallest of a width
 _MANY_TILES: Final = 16  # of a block of rows that is read from a cache
 _TILES: Final = 2  # register tiles that are compared in all blocks
 # order, strips, tiles, whether strips are the outer loop of a block; the simplest first
-_LOOPS: Final = (
-    ("nkm", 1, 1, True),
-    ("nkm", 4, 1, False),
-)
+_LOOPS: Final = (("nkm", 1, 1, True), ("nkm", 4, 1, False))
 _LOOPS_OF_MANY: Final = (  # of a known number of rows, enough for all threads
     ("mnk", 1, 1, True),
     ("nkm", space.STRIPS[-1], 1, True),

@@ -281,10 +281,7 @@ def _gather(
     column, depth = (around[place] for place in places)
     others = [name for name in around if name not in {column, depth}]
     parts = [copy]
-    for loop, known, block in (
-        (depth, steps, row.group),
-        (column, columns, row.lanes),
-    ):
+    for loop, known, block in ((depth, steps, row.group), (column, columns, row.lanes)):
         whole = known // block * block
         if 0 < whole < known:
             for part in [*parts]:

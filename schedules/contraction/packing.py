@@ -12,13 +12,7 @@ from tensorlang.schedules.contraction.space import Tile
 from tensorlang.schedules.cost.core import PAGE
 from tensorlang.schedules.stages import Stage, column_dimension
 from tensorlang.schedules.streaming import loop_named
-from tensorlang.schedules.tiling import (
-    cut,
-    cut_unknown,
-    extent,
-    in_lanes,
-    parallelize,
-)
+from tensorlang.schedules.tiling import cut, cut_unknown, extent, in_lanes, parallelize
 from tensorlang.scheduling import Schedule
 
 

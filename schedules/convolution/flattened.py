@@ -217,11 +217,7 @@ def _pitch(
 
 
 def _interleaved(
-    s: Schedule,
-    result: str,
-    place: Sequence[str],
-    strides: Sequence[int],
-    lanes: int,
+    s: Schedule, result: str, place: Sequence[str], strides: Sequence[int], lanes: int
 ) -> None:
     """Store a line's results: vectors of each phase, interleaved."""
     for loop, stride in zip(place[:-1], strides, strict=False):

@@ -25,13 +25,7 @@ from tensorlang.schedules.convolution.products import Product, makers, stage_rea
 from tensorlang.schedules.convolution.tiles import core, vector_lines
 from tensorlang.schedules.generic import generic, inline_producers, one_stage
 from tensorlang.schedules.stages import Stage
-from tensorlang.schedules.tiling import (
-    cut,
-    cut_at,
-    extent,
-    fused,
-    parallelize,
-)
+from tensorlang.schedules.tiling import cut, cut_at, extent, fused, parallelize
 from tensorlang.scheduling import Knobs, Schedule
 
 _SMALLEST = 4  # side of a square that is transposed in registers

@@ -175,10 +175,7 @@ def pad(s: Schedule, matrices: Matrices, **tile: int) -> None:
 
 
 def _batches_first(
-    s: Schedule,
-    block: str,
-    loops: Mapping[str, str],
-    copies: Sequence[tuple[str, str]],
+    s: Schedule, block: str, loops: Mapping[str, str], copies: Sequence[tuple[str, str]]
 ) -> None:
     """Order the loops of copies by batches, then rows or columns, then steps.
 

@@ -296,11 +296,7 @@ def _fits(tile: Tile, form: Form, s: Schedule) -> None:
 
 
 def _schedule(
-    s: Schedule,
-    stage: Stage,
-    pair: tuple[Operand, Operand],
-    tile: Tile,
-    form: Form,
+    s: Schedule, stage: Stage, pair: tuple[Operand, Operand], tile: Tile, form: Form
 ) -> None:
     axes, (folded,) = tile_axes(stage), stage.driven("reduction")
     assert axes is not None

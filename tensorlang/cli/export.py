@@ -60,12 +60,10 @@ def export(
         ),
     ] = None,
     triple: Annotated[
-        str,
-        typer.Option(metavar="SYSTEM", help="Another system: aarch64-linux-gnu."),
+        str, typer.Option(metavar="SYSTEM", help="Another system: aarch64-linux-gnu.")
     ] = "",
     threads: Annotated[
-        int,
-        typer.Option(metavar="N", help="The most threads to plan for."),
+        int, typer.Option(metavar="N", help="The most threads to plan for.")
     ] = 0,
 ) -> None:
     """Export an operator or a network as a C library without Python.

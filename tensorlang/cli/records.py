@@ -50,9 +50,7 @@ def _about(ctx: typer.Context) -> None:
 
 
 @app.command()
-def ls(
-    op: options.OptionalName = None,
-) -> None:
+def ls(op: options.OptionalName = None) -> None:
     """List the records: the user's, and those shipped with the package.
 
     Examples:
@@ -173,8 +171,7 @@ def _measured(record: Record, workload: Workload) -> str:
 @app.command()
 def merge(
     paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH...", help="Record files or folders."),
+        list[Path], typer.Argument(metavar="PATH...", help="Record files or folders.")
     ],
 ) -> None:
     """Merge record files into the user's folder, beside the records measured here.

@@ -112,9 +112,7 @@ def show(
     stage: Annotated[
         str,
         typer.Option(
-            metavar="STAGE",
-            help=f"One of: {_NAMES}.",
-            autocompletion=_stages,
+            metavar="STAGE", help=f"One of: {_NAMES}.", autocompletion=_stages
         ),
     ] = "",
 ) -> None:

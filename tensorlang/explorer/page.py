@@ -131,9 +131,7 @@ def _highlighted(lines: Sequence[str], language: str) -> list[Markup]:
     return [Markup(line) for line in highlighted(lines, language)]  # noqa: S704 - escaped
 
 
-def _facts(
-    subjects: Sequence[tuple[Subject, Sequence[Stage]]],
-) -> dict[str, list[str]]:
+def _facts(subjects: Sequence[tuple[Subject, Sequence[Stage]]]) -> dict[str, list[str]]:
     """What is known of kernels as a whole, by name: a value for each of them."""
     known = [
         {name.replace("_", " "): f"{n:,}" for name, n in each.kernel.resources.items()}

@@ -12,11 +12,7 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import reads, writes
 from tensorlang.ir.text.printer import show
 from tensorlang.ir.visit import holds, nodes_of
-from tensorlang.scheduling.analysis.tree import (
-    block_of,
-    enclosing_loops,
-    paths_to,
-)
+from tensorlang.scheduling.analysis.tree import block_of, enclosing_loops, paths_to
 
 if TYPE_CHECKING:
     from tensorlang.explorer.search import Search

@@ -108,12 +108,7 @@ def function(body: Body) -> Function:
     return Function(body)
 
 
-def cond(
-    condition: Data,
-    then: Body,
-    otherwise: Body,
-    *operands: Data,
-) -> OpResult:
+def cond(condition: Data, then: Body, otherwise: Body, *operands: Data) -> OpResult:
     """The result of `then` where the condition is not 0, else of `otherwise`.
 
     Args:

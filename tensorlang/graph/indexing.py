@@ -189,9 +189,7 @@ def _numbers(x: Tensor, index: Index, given: Part) -> Value:
         kind = given.dtype.name
     if kind == "bool":
         raise _wrong(
-            x,
-            index,
-            "the size of a boolean mask depends on data; see math.where",
+            x, index, "the size of a boolean mask depends on data; see math.where"
         )
     if not kind.startswith(("i", "u")):
         raise _wrong(x, index, "indices are integers")

@@ -220,9 +220,7 @@ def least(nest: object) -> int:
 
 
 def by_samples(
-    names: set[str],
-    ask: Callable[[dict[str, int]], tuple[Spec, ...]],
-    beyond: int = 0,
+    names: set[str], ask: Callable[[dict[str, int]], tuple[Spec, ...]], beyond: int = 0
 ) -> tuple[Spec, ...]:
     """Infer symbolic specs from a rule for concrete sizes.
 

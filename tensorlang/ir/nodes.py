@@ -945,9 +945,7 @@ class Store(Stmt):
     def __post_init__(self) -> None:
         _check_access(self.buffer, self.indices, self.mask, self.hints)
         _same(
-            f"a store to {self.buffer.name}",
-            self.buffer.dtype,
-            self.value.dtype.scalar,
+            f"a store to {self.buffer.name}", self.buffer.dtype, self.value.dtype.scalar
         )
 
 

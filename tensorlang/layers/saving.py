@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang import onnx
-from tensorlang.errors import (
-    ArgumentError,
-    GraphError,
-    TensorlangError,
-    WeightError,
-)
+from tensorlang.errors import ArgumentError, GraphError, TensorlangError, WeightError
 from tensorlang.graph.networks.weights import fill
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.layers import optimizers

@@ -22,12 +22,7 @@ from tensorlang.errors import ArgumentError, DTypeError, GraphError, WeightError
 from tensorlang.graph.networks.network import Network
 from tensorlang.onnx.calls import array_of, dtype_of
 from tensorlang.onnx.checks import Note
-from tensorlang.onnx.files import (
-    blocks_of,
-    library,
-    written_together,
-    written_whole,
-)
+from tensorlang.onnx.files import blocks_of, library, written_together, written_whole
 from tensorlang.onnx.writing import check_network, model_of
 
 if TYPE_CHECKING:

@@ -149,9 +149,7 @@ def _array(
 
 
 def bind(
-    signature: Signature,
-    shapes: Sequence[tuple[int, ...] | None],
-    scalars: Scalars,
+    signature: Signature, shapes: Sequence[tuple[int, ...] | None], scalars: Scalars
 ) -> None:
     """Infer scalars from shapes, and check every dimension against them.
 

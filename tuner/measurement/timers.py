@@ -267,9 +267,5 @@ class CudaTimer:
         if self._flushed is None:
             self._flushed = self._cuda.Memory(self._device, self._size)
         self._driver.call(
-            "cuMemsetD8Async",
-            self._flushed.address,
-            0,
-            self._size,
-            self._driver.LEGACY,
+            "cuMemsetD8Async", self._flushed.address, 0, self._size, self._driver.LEGACY
         )

@@ -97,11 +97,7 @@ COUNTERPARTS: Final[dict[str, tuple[str, Mapping[str, tuple[bool, Maker]]]]] = {
     ),
     "random.normal": (
         "f32",
-        {
-            "numpy": _numpy("normal"),
-            "jax": _jax("normal"),
-            "torch": _torch("normal"),
-        },
+        {"numpy": _numpy("normal"), "jax": _jax("normal"), "torch": _torch("normal")},
     ),
     "random.split": ("u32", {"jax": _jax("split"), "numba": _numba("split")}),
     "nn.dropout": (

@@ -204,12 +204,7 @@ class _Counted:
         self.held &= before
 
     def _access(
-        self,
-        buffer: ir.Buffer,
-        index: ir.Expr,
-        lanes: int,
-        times: float,
-        active: Lanes,
+        self, buffer: ir.Buffer, index: ir.Expr, lanes: int, times: float, active: Lanes
     ) -> None:
         """Count one load or store by the active threads."""
         in_shared = buffer in self.shared

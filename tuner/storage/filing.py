@@ -78,11 +78,7 @@ def record_file(run: Run) -> Path:
 
 
 def store_winner(
-    run: Run,
-    search: Search,
-    report: Report,
-    measured: Finals,
-    incumbent: Record | None,
+    run: Run, search: Search, report: Report, measured: Finals, incumbent: Record | None
 ) -> Report:
     """Store the winner in the user's records; return the completed report."""
     outcome = search.known[report.best.key][1]

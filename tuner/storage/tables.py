@@ -161,10 +161,7 @@ def _found(
 
 
 def read(
-    connection: Connection,
-    study: int,
-    after: int = -1,
-    also: Collection[int] = (),
+    connection: Connection, study: int, after: int = -1, also: Collection[int] = ()
 ) -> list[Stored]:
     """Trials of a study, oldest first: those after a key, and those with given ones."""
     values = {"also": list(also)} if also else {}

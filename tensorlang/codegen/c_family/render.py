@@ -19,12 +19,7 @@ from tensorlang.codegen.c_family.selects import tidy_selects
 from tensorlang.codegen.copies import copied_from
 from tensorlang.codegen.headers import header
 from tensorlang.codegen.hopper import printing as hopper
-from tensorlang.codegen.simt.host import (
-    Launch,
-    around_launches,
-    is_private,
-    launches,
-)
+from tensorlang.codegen.simt.host import Launch, around_launches, is_private, launches
 from tensorlang.codegen.simt.indices import MOST_BYTES
 from tensorlang.codegen.simt.multi_tensor import multi_tensor_launch
 from tensorlang.codegen.simt.nonempty import sizes_in_launch

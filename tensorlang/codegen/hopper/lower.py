@@ -20,11 +20,7 @@ from typing import Final
 from tensorlang.codegen.hopper.copies import copies_of
 from tensorlang.codegen.hopper.effects import effect
 from tensorlang.codegen.hopper.products import product_of
-from tensorlang.codegen.hopper.registers import (
-    at_start,
-    check_registers,
-    threads_of,
-)
+from tensorlang.codegen.hopper.registers import at_start, check_registers, threads_of
 from tensorlang.codegen.hopper.stores import is_store, store_of
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir

@@ -6,11 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tensorlang.codegen.llvm import instructions as ins
-from tensorlang.codegen.llvm.arithmetic import (
-    compare,
-    constant,
-    simple,
-)
+from tensorlang.codegen.llvm.arithmetic import compare, constant, simple
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.types import llvm_type, mangled, vector_literal
 from tensorlang.errors import CodegenError

@@ -19,13 +19,7 @@ from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.natives import COPY_SYNCS
-from tensorlang.ir.visit import (
-    children,
-    holds,
-    rebuild,
-    rebuild_statements,
-    rewriter,
-)
+from tensorlang.ir.visit import children, holds, rebuild, rebuild_statements, rewriter
 
 _RUN: Final = (ir.Let, ir.Store, ir.Evaluate, ir.AtomicUpdate)
 

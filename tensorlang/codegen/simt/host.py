@@ -153,10 +153,7 @@ class Launch:
         own = {*self.shared, *filter(is_private, allocations(self.body))}
         used = dict.fromkeys(b for b in _used(self.nest) if b not in own)
         given = self.function.buffers
-        return (
-            *(b for b in given if b in used),
-            *(b for b in used if b not in given),
-        )
+        return (*(b for b in given if b in used), *(b for b in used if b not in given))
 
     @cached_property
     def scalars(self) -> tuple[ir.Var, ...]:

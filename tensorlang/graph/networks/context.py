@@ -15,12 +15,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.execution.binding import Bound, Target, bind
 from tensorlang.graph.execution.loops import Storage
-from tensorlang.graph.execution.running import (
-    Input,
-    Result,
-    input_array,
-    to_result,
-)
+from tensorlang.graph.execution.running import Input, Result, input_array, to_result
 from tensorlang.graph.program import Graph
 from tensorlang.graph.values import Value
 

@@ -36,10 +36,7 @@ class TrainingProgram:
     """
 
     def __init__(
-        self,
-        network: Network,
-        loss: Body,
-        truths: Sequence[TensorSpec],
+        self, network: Network, loss: Body, truths: Sequence[TensorSpec]
     ) -> None:
         """Trace the program.
 

@@ -26,10 +26,7 @@ _VIEW: Final = "nn.reshape"
 _CONVOLUTIONS: Final = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 _ANCHORS: Final = ("nn.dense", *_CONVOLUTIONS)
 _ACTIVATIONS: Final = ("relu", "gelu", "silu", "sigmoid", "tanh")
-_NAMES: Final = {
-    **{f"nn.{name}": name for name in _ACTIVATIONS},
-    "math.tanh": "tanh",
-}
+_NAMES: Final = {**{f"nn.{name}": name for name in _ACTIVATIONS}, "math.tanh": "tanh"}
 
 
 @dataclass(slots=True, eq=False)

@@ -142,8 +142,7 @@ class _Operands:
         others = [other for other in self.shapes if other != name]
         of = f"{others[0]} has" if len(others) == 1 else "what it is the gradient of"
         require(
-            found is None or found == wanted,
-            f"{name} has shape {found}, {of} {wanted}",
+            found is None or found == wanted, f"{name} has shape {found}, {of} {wanted}"
         )
 
     def _see(self, arrays: dict[str, Tensor]) -> None:
@@ -223,9 +222,7 @@ def _products(shape: Shape, runs: Iterable[Sequence[int]]) -> Shape:
 
 
 def _whole(
-    of: _Operands,
-    outputs: Mapping[int, str],
-    values: Callable[..., Any],
+    of: _Operands, outputs: Mapping[int, str], values: Callable[..., Any]
 ) -> dict[int, Tensor]:
     """The results of full shape, in one pass."""
     if not outputs:

@@ -41,10 +41,7 @@ def reducer(
 def _fold(name: str, op: str, identity: Callable[[DType], Expr]) -> _Maker:
     def make(dtypes: tuple[DType, ...]) -> Reducer:
         return reducer(
-            name,
-            dtypes,
-            (identity(dtypes[0]),),
-            lambda a, b: (Binary(op, a[0], b[0]),),
+            name, dtypes, (identity(dtypes[0]),), lambda a, b: (Binary(op, a[0], b[0]),)
         )
 
     return make

@@ -22,12 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ir.definitions.elementwise import (
-    NARROW,
-    elements,
-    stored,
-    wide,
-)
+from tensorlang.ir.definitions.elementwise import NARROW, elements, stored, wide
 from tensorlang.ir.definitions.frontend import (
     Body,
     Tensor,

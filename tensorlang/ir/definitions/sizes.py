@@ -265,9 +265,7 @@ def sizes_of(shape: Iterable[ir.ExprLike]) -> tuple[Size, ...] | None:
 
 
 def require(
-    condition: object,
-    message: str,
-    error: type[TensorlangError] = ShapeError,
+    condition: object, message: str, error: type[TensorlangError] = ShapeError
 ) -> None:
     """Refuse calls whose sizes or scalars do not meet a condition.
 

@@ -68,13 +68,7 @@ def _watch_clocks(
     at, who = place.entries(lanes)
     warps = max(machine.span // WARP, 1)
     late = clocks.touch(
-        kind,
-        memory.clocked[1],
-        at,
-        who,
-        lanes=lanes,
-        span=warps,
-        undo=machine.undo,
+        kind, memory.clocked[1], at, who, lanes=lanes, span=warps, undo=machine.undo
     )
     if late is not None:
         access, did = late

@@ -85,9 +85,7 @@ def combine(s: Scope, f: Expr, k: Expr) -> Var:
 def at_the_edges(s: Scope, x: Expr, pole: float, result: Expr) -> Expr:
     """`result` for x between `pole` and infinity; -inf at `pole`, NaN below, else x."""
     at_pole = s.select(
-        Compare("eq", x, s.const(pole)),
-        -math.inf,
-        s.select(x < pole, math.nan, x),
+        Compare("eq", x, s.const(pole)), -math.inf, s.select(x < pole, math.nan, x)
     )
     return s.select((x > pole) & (x < math.inf), result, at_pole)
 

@@ -88,9 +88,7 @@ def _shallow(value: object) -> object:
 
 
 def lets(
-    values: Sequence[Expr],
-    labels: Labels,
-    taken: set[str],
+    values: Sequence[Expr], labels: Labels, taken: set[str]
 ) -> tuple[list[Let], list[Expr]]:
     """Bind shared subexpressions by `Let`s; returns these, and the values, in order.
 

@@ -25,10 +25,7 @@ class Scope:
     def inner(self) -> Scope:
         """A copy: names added to it are not visible outside."""
         return Scope(
-            dict(self.variables),
-            dict(self.buffers),
-            self.reducers,
-            set(self.barriers),
+            dict(self.variables), dict(self.buffers), self.reducers, set(self.barriers)
         )
 
 

@@ -85,7 +85,5 @@ def _evaluate(expr: ir.Expr, values: dict[ir.Var, Any]) -> Any:
         case ir.Binary(op=op, a=a, b=b) | ir.Compare(op=op, a=a, b=b) if op in _NUMPY:
             return _NUMPY[op](_evaluate(a, values), _evaluate(b, values))
         case ir.Select(cond=cond, a=a, b=b):
-            return np.where(
-                *(_evaluate(part, values) for part in (cond, a, b)),
-            )
+            return np.where(*(_evaluate(part, values) for part in (cond, a, b)))
     raise IRError(f"holds {type(expr).__name__}; use integer arithmetic of the indices")

@@ -306,11 +306,7 @@ def cast(
 
 @reads("CastLike", folds=True)
 def cast_like(
-    input: Operand,
-    target_type: Operand,
-    *,
-    saturate: int = 1,
-    round_mode: str = "up",
+    input: Operand, target_type: Operand, *, saturate: int = 1, round_mode: str = "up"
 ) -> Results:
     """Convert to the type of another array."""
     del saturate, round_mode

@@ -182,12 +182,7 @@ def tensor_scatter(
 
 @reads("TopK")
 def top(
-    x: Tensor,
-    k: Number,
-    *,
-    axis: int,
-    largest: bool = True,
-    sorted: bool = True,
+    x: Tensor, k: Number, *, axis: int, largest: bool = True, sorted: bool = True
 ) -> Results:
     """The largest or smallest elements along an axis, in order, and their indices."""
     del sorted  # in any order, which may be this

@@ -95,10 +95,7 @@ def scan(
         raise GraphError("it scans inputs without elements; its results are not known")
     kept = range(outputs)
     collected = [
-        joined(
-            (row[n] for row in (found[::-1] if back else found)),
-            axis,
-        )
+        joined((row[n] for row in (found[::-1] if back else found)), axis)
         for n, axis, back in zip(
             kept,
             _each(scan_output_axes, kept),

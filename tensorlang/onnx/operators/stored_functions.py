@@ -16,11 +16,7 @@ from tensorlang.ops import Operator, math, nn, random
 from tensorlang.ops.nn.dropout import scalars
 
 # functions of one array
-_PLAIN: Final = {
-    "expm1": math.expm1,
-    "log1p": math.log1p,
-    "silu": nn.silu,
-}
+_PLAIN: Final = {"expm1": math.expm1, "log1p": math.log1p, "silu": nn.silu}
 
 
 def _reader(op: Operator) -> Read:

@@ -15,11 +15,7 @@ from tensorlang.scheduling.analysis.coverage import bounds_of, guards_of
 from tensorlang.scheduling.analysis.legality import legality
 from tensorlang.scheduling.analysis.places import whole_axes
 from tensorlang.scheduling.analysis.tiles import Copy
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    block_of,
-    enclosing_loops,
-)
+from tensorlang.scheduling.analysis.tree import Path, block_of, enclosing_loops
 from tensorlang.scheduling.steps.reduction import renest
 
 
@@ -142,11 +138,7 @@ def _own_loops(
 
 
 def _carried(
-    block: Block,
-    indices: Sequence[Expr],
-    copy: Copy,
-    buffer: Buffer,
-    gone: set[Var],
+    block: Block, indices: Sequence[Expr], copy: Copy, buffer: Buffer, gone: set[Var]
 ) -> list[Expr]:
     """The guards of the block, and bounds of its axes, in terms of the new loops."""
     values = {axis.var: axis.value for axis in copy.axes}

@@ -13,11 +13,7 @@ from tensorlang.ir.integers.bounds import ranges_in
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.natives import commit_copies, wait_copies
 from tensorlang.ir.simplification.simplify import simplify
-from tensorlang.ir.visit import (
-    fresh,
-    substitute,
-    transform_statements,
-)
+from tensorlang.ir.visit import fresh, substitute, transform_statements
 from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.facts import Ranges
 from tensorlang.scheduling.primitives import primitive

@@ -193,10 +193,7 @@ def reverse_compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
     copy = dataclasses.replace(
         copy, axes=tuple(axis for axis in copy.axes if axis.var in kept)
     ).guarded(
-        [
-            *_last(place, buffer),
-            *(g for b, p in others.items() for g in _last(p, b)),
-        ]
+        [*_last(place, buffer), *(g for b, p in others.items() for g in _last(p, b))]
     )
     shared = shared_loops(user, place.path[: place.depth])
     nest = moved_nest(user, indices, copy, buffer, shared=shared, taken=taken)

@@ -12,13 +12,7 @@ from tensorlang.ir.accesses import ACCESSES, Access, buffers_of, change_accesses
 from tensorlang.ir.contents import free_vars, reads, touches
 from tensorlang.ir.integers.digits import fixed
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.visit import (
-    children,
-    holds,
-    nodes_of,
-    replace_buffers,
-    walk,
-)
+from tensorlang.ir.visit import children, holds, nodes_of, replace_buffers, walk
 from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.coverage import dense
 from tensorlang.scheduling.analysis.dependence import accesses
