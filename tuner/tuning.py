@@ -127,11 +127,7 @@ def tune(
 def _one_by_one(
     runs: Sequence[Run], tuned: Callable[[Run], Report], ends: float | None
 ) -> list[Report]:
-    """The reports of the runs that are reached before an end.
-
-    Raises:
-        TuningError: none of them could be tuned.
-    """
+    """The reports of the runs that are reached before an end."""
     reports: list[Report] = []
     skipped: list[str] = []
     for number, run in enumerate(runs):
@@ -259,11 +255,7 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
 
 
 def _default(space: Space) -> Candidate:
-    """The default configuration.
-
-    Raises:
-        TuningError: its schedule cannot be run at present.
-    """
+    """The default configuration."""
     default = space.default()
     if default.lost:
         said = f"the default of {space.workload} cannot be scheduled: {default.lost}"

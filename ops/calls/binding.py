@@ -607,11 +607,7 @@ def _remembered(fit: Callable[[Any], object]) -> Callable[..., object]:
 
 
 def _left(id: str, name: str, value: object) -> tuple[float, ...]:
-    """1 minus a share, as an f32; an empty tuple if the share is 0.
-
-    Raises:
-        ArgumentError: it is not a share.
-    """
+    """1 minus a share, as an f32; an empty tuple if the share is 0."""
     share = number(id, name, value)
     if not 0.0 <= share < 1.0:
         raise ArgumentError(

@@ -262,11 +262,7 @@ def _check_shapes(  # noqa: PLR0917 - operands of a layer
 
 
 def _check_key(dropout: object, key: Any) -> None:
-    """Check the key of dropout.
-
-    Raises:
-        ArgumentError: dropout without a key, or a batch of keys.
-    """
+    """Check the key of dropout."""
     several = key is not None and key.words.ndim > 1
     ir.require(
         not several and (dropout is None or key is not None),

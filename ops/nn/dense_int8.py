@@ -219,11 +219,7 @@ def _padded(x: ir.Tensor, depth: int) -> ir.Tensor:
 
 
 def _by_row(given: ir.Tensor | None, x: ir.Tensor, name: str) -> Callable[..., ir.Expr]:
-    """Apply an optional value of each row, or of all: `(row, otherwise, applied)`.
-
-    Raises:
-        ShapeError: not one value, nor one per row.
-    """
+    """Apply an optional value of each row, or of all: `(row, otherwise, applied)`."""
     if given is None:
         return lambda _, otherwise, __: otherwise
     single = given.ndim == 1 and given.shape[0] == 1
@@ -248,12 +244,7 @@ def _quantized(
 
 
 def _check_result(dtype: ir.DType, scale: ir.Expr, zero_point: ir.Expr) -> None:
-    """Check the type of the result and, of an integer result, what it stands for.
-
-    Raises:
-        DTypeError: no such type.
-        ArgumentError: the scale or the zero point of an integer result is none.
-    """
+    """Check the type of the result and, of an integer result, what it stands for."""
     ir.require(
         dtype.name in _RESULTS,
         f"dtype is one of {', '.join(_RESULTS)}, not {dtype}",

@@ -136,10 +136,6 @@ def _around(
 
     Dimensions before the first padded one become one, of open size. The others are
     constants of the kernel, except the first dimension of all.
-
-    Raises:
-        ArgumentError: not one pair per dimension.
-        ShapeError: more elements are cropped than there are, or too many result.
     """
     low, high = padding[::2], padding[1::2]
     ir.require(
@@ -284,11 +280,7 @@ def _parts(
 
 
 def _sizes(parts: int | tuple[int, ...], extent: int) -> tuple[int, ...]:
-    """The size of each part.
-
-    Raises:
-        ArgumentError, ShapeError: no parts, or sizes that do not sum to the extent.
-    """
+    """The size of each part."""
     if isinstance(parts, int):
         ir.require(
             parts >= 1, f"there is one part at least, not {parts}", ArgumentError

@@ -45,11 +45,7 @@ def _moved(x: ir.Tensor, order: Sequence[int]) -> ir.Tensor:
 
 
 def _order(axes: int | tuple[int, ...] | None, rank: int) -> list[int]:
-    """The permutation, with nonnegative axes.
-
-    Raises:
-        ArgumentError: not a permutation of all dimensions.
-    """
+    """The permutation, with nonnegative axes."""
     if axes is None:
         return [*reversed(range(rank))]
     given = axes if isinstance(axes, tuple) else (axes,)
@@ -68,11 +64,7 @@ def _order(axes: int | tuple[int, ...] | None, rank: int) -> list[int]:
 def _completed(
     given: Sequence[Any], shape: int | tuple[int, ...]
 ) -> tuple[object, ...]:
-    """The target shape, with -1 replaced by the inferred extent.
-
-    Raises:
-        ShapeError: the numbers of elements differ, or are too large for any array.
-    """
+    """The target shape, with -1 replaced by the inferred extent."""
     made = shape if isinstance(shape, tuple) else (shape,)
     ir.require(
         math.prod(extent for extent in made if extent > 0) < _TOO_MANY,

@@ -204,11 +204,7 @@ def rnn(
 def _check_sequences(
     gates: ir.Tensor, r: ir.Tensor, h: ir.Tensor, lengths: ir.Tensor | None, count: int
 ) -> None:
-    """Check the shapes of what goes along sequences, with so many gates.
-
-    Raises:
-        ShapeError: they do not fit.
-    """
+    """Check the shapes of what goes along sequences, with so many gates."""
     ir.require(
         gates.ndim == 3
         and h.ndim == 2

@@ -78,9 +78,6 @@ def _cuts(
     """The indices taken along each dimension.
 
     Extents from the first dimension on that is not taken whole are constants.
-
-    Raises:
-        ArgumentError: too many bounds, or a step is 0.
     """
     given = [
         _bounds(name, values, len(shape))

@@ -133,11 +133,7 @@ def convolve(  # noqa: PLR0917 - the operator's parameters
 
 
 def _of_channels(x: object, w: PackedWindows) -> None:
-    """Check the channels of images; zero-padded weights would fit others, too.
-
-    Raises:
-        ShapeError: the numbers of channels differ.
-    """
+    """Check the channels of images; zero-padded weights would fit others, too."""
     if type(x) is not np.ndarray:
         own(x)  # a graph tensor, whose sizes may be symbolic
     shape = tuple(getattr(x, "shape", ()))

@@ -32,11 +32,7 @@ def dense_int4(s: Schedule, knobs: Knobs) -> None:
 
 
 def _by_lanes(plan: Plan) -> None:
-    """Schedule one contraction, and the stage that stores the activations by halves.
-
-    Raises:
-        ScheduleError: the bytes of a group are not whole vectors.
-    """
+    """Schedule one contraction, and the stage that stores the activations by halves."""
     s, stage, found = plan.s, plan.stage, tile_axes(plan.stage)
     assert found is not None
     rows, columns = map(extent_of, found)

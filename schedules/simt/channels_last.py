@@ -62,9 +62,6 @@ def _channels(stage: Stage) -> list[tuple[Load, Var]]:
 
     For the image, that is the last reduction axis that is a plain index of it. The
     other operand has the same axis or, depthwise, channels of the result.
-
-    Raises:
-        ScheduleError: there are none, or the stage slides over nothing.
     """
     types = {load.buffer.dtype.name for load in stage.loads}
     if len(stage.loads) != 2 or not types <= _NARROW:

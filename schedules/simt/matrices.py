@@ -181,9 +181,6 @@ def _batches_first(
 
     They follow the axes of the block; a batch may be one of the inner ones, as groups
     of channels are.
-
-    Raises:
-        ScheduleError: an axis is driven by a part of a loop.
     """
     product = block_of(find_block(s.function, block))
     driving = [str(getattr(axis.value, "name", "")) for axis in product.axes]

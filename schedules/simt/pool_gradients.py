@@ -64,11 +64,7 @@ def gathered(s: Schedule, knobs: Knobs) -> None:
 
 
 def _tiles(s: Schedule, knobs: Knobs) -> None:
-    """Tile the pixels, and compute all they need within the tile.
-
-    Raises:
-        ScheduleError: it does not fit a thread's registers.
-    """
+    """Tile the pixels, and compute all they need within the tile."""
     made = {buffer.name for buffer in allocations(s.function)}
     sums = stage_named(s, "dx")
     top = stage_named(s, "narrow") or sums
@@ -102,11 +98,7 @@ def _read(s: Schedule, made: set[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _tile(knobs: Knobs, sums: Stage) -> _Tile:
-    """The knobs of a tile of pixels.
-
-    Raises:
-        ScheduleError: the windows around a pixel are unknown.
-    """
+    """The knobs of a tile of pixels."""
     axes = {sums.axis(loop): loop for loop in sums.loops}
     folded = {sums.axis(loop) for loop in sums.driven("reduction")}
     around = [[i for i in load.indices if free_vars(i) & folded] for load in sums.loads]

@@ -272,12 +272,7 @@ def ends_long(s: Schedule, stage: Stage) -> bool:
 
 
 def _fits(tile: Tile, form: Form, s: Schedule) -> None:
-    """Refuse a tile that no block can have.
-
-    Raises:
-        ScheduleError: the target is unknown, warps do not divide the tile in multiples
-            of 16, or it is too large.
-    """
+    """Refuse a tile that no block can have."""
     if s.target is None:
         raise ScheduleError("which tiles a block can have depends on the target")
     pairs = zip((tile.rows, tile.columns), tile.warps, strict=True)

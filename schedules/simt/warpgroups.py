@@ -244,11 +244,7 @@ def _tiles(sizes: Sequence[int | None], parts: tuple[int, int], unknown: int) ->
 
 
 def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
-    """The knobs; by default as large as known sizes fill.
-
-    Raises:
-        ScheduleError: a knob chooses other instructions.
-    """
+    """The knobs; by default as large as known sizes fill."""
     rows, columns = (extent_of(loop) for loop in tile_axes(stage) or ())
     fits = (rows or GROUP_ROWS) >= GROUP_ROWS and (columns or GROUP_ROWS) >= GROUP_ROWS
     again = f"_{stage.name}" if "instruction" in knobs.values else ""

@@ -82,11 +82,7 @@ def _inline_others(s: Schedule, slid: Windows) -> None:
 
 
 def _epilogue_stage(s: Schedule, stage: Stage) -> Stage | None:
-    """The only reader of the sums, elementwise; None if they are results.
-
-    Raises:
-        ScheduleError: the sums are read otherwise.
-    """
+    """The only reader of the sums, elementwise; None if they are results."""
     if stage.output not in set(allocations(s.function)):
         return None
     found = stage_named(s, writer_of(s, stage))

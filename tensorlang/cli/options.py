@@ -80,11 +80,7 @@ Attribute = Annotated[
 
 
 def _lasting(url: str | None) -> str | None:
-    """A storage's URL, which is not in this process's memory.
-
-    Raises:
-        ArgumentError: it is.
-    """
+    """A storage's URL, which is not in this process's memory."""
     if url is not None and databases.is_in_memory(url):
         raise ArgumentError(
             f"--storage {url} names no file, so that nothing would be kept; give one, "

@@ -126,11 +126,7 @@ def tune(
 
 
 def _refuse_beside_model(*given: object) -> None:
-    """Check that no option for an operator is given beside a network.
-
-    Raises:
-        ArgumentError: one is.
-    """
+    """Check that no option for an operator is given beside a network."""
     if any(each not in (None, []) for each in given):
         raise ArgumentError(
             "--model tunes all its workloads within --budget: leave out OP, --shape, "
@@ -198,11 +194,7 @@ def _probe_once(machine: Target, budget: float | None) -> float:
 
 
 def _end(budget: str | None, trials: int | None, seed: int) -> float | None:
-    """Seconds that a run may take; None if only trials limit it.
-
-    Raises:
-        ArgumentError: budget, trials or seed are out of range.
-    """
+    """Seconds that a run may take; None if only trials limit it."""
     if trials is not None and trials < 1:
         raise ArgumentError(f"--trials {trials}: at least one is needed")
     if not 0 <= seed < 1 << 32:

@@ -153,11 +153,7 @@ class Checkpoint:
 
 
 def _watched(callback: str, epoch: Epoch, watch: str) -> float:
-    """A loss or metric of an epoch, negated where higher is better.
-
-    Raises:
-        ArgumentError: there is no such metric.
-    """
+    """A loss or metric of an epoch, negated where higher is better."""
     known = {"loss": epoch.loss, **epoch.metrics}
     if watch not in known:
         raise ArgumentError(

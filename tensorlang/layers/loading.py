@@ -129,11 +129,7 @@ def _reader(data: Sequence[Any]) -> tuple[Callable[[Array], Batch], int]:
 
 
 def _stacked(examples: Sequence[Any]) -> Batch:
-    """Examples as arrays with one more dimension.
-
-    Raises:
-        ArgumentError: they have different shapes, or numbers of parts.
-    """
+    """Examples as arrays with one more dimension."""
     rows = [each if isinstance(each, (tuple, list)) else (each,) for each in examples]
     try:
         return tuple(

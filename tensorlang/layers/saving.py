@@ -168,11 +168,7 @@ def _restore(model: Model, states: Mapping[str, np.ndarray]) -> None:
 
 
 def _states(path: str | os.PathLike[str]) -> tuple[Arrays, Arrays]:
-    """States and extras, if the file next to it exists.
-
-    Raises:
-        WeightError: not a safetensors file, or from another save.
-    """
+    """States and extras, if the file next to it exists."""
     place = state_path(path)
     if not place.is_file():
         return {}, {}

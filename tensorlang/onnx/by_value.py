@@ -99,12 +99,7 @@ class ByValue:
                 return made
 
     def _arrays(self, inputs: Sequence[Input]) -> Arrays:
-        """The inputs by name.
-
-        Raises:
-            ArgumentError: another number.
-            DTypeError: one has another type or rank.
-        """
+        """The inputs by name."""
         program = self._program
         if len(inputs) != len(program.specs):
             raise ArgumentError(

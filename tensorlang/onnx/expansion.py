@@ -65,11 +65,7 @@ def expanded(call: Call) -> tuple[Held, ...]:
 
 @contextmanager
 def _inside(program: Program, opsets: Mapping[str, int]) -> Iterator[None]:
-    """The operator sets of a body, while it is read.
-
-    Raises:
-        GraphError: too many bodies are nested, as if one called itself.
-    """
+    """The operator sets of a body, while it is read."""
     around = program.opsets
     if program.depth >= _DEEPEST:
         raise GraphError("its functions are nested too deeply, or call themselves")

@@ -162,11 +162,7 @@ def read(
 
 
 def _check_names(model: ModelProto) -> None:
-    """Check what onnx cannot once weights are taken out: each has a name of its own.
-
-    Raises:
-        ValueError: two have one.
-    """
+    """Check what onnx cannot once weights are taken out: each has a name of its own."""
     for name, count in Counter(each.name for each in model.graph.initializer).items():
         if count > 1:
             raise ValueError(f"{name} initializer name is not unique")

@@ -124,12 +124,7 @@ class Program:
         self._computed = 0  # bytes of folded constants
 
     def _check(self) -> None:
-        """Reject a model before reading its nodes.
-
-        Raises:
-            GraphError: unsupported operators, sparse weights or functions, or no
-                outputs.
-        """
+        """Reject a model before reading its nodes."""
         model = self.model
         kinds = {
             kind_of(node)
@@ -148,11 +143,7 @@ class Program:
         check_functions(model, self.name)
 
     def _states(self, told: Mapping[str, str]) -> dict[str, graph.Ref]:
-        """The training state of the file.
-
-        Raises:
-            GraphError: a key has invalid words.
-        """
+        """The training state of the file."""
         made = {}
         for name, spec in told.items():
             held = self.arrays[name]
@@ -224,11 +215,7 @@ class Program:
         return value
 
     def _output(self, name: str, values: Around) -> Value:
-        """A result of the program.
-
-        Raises:
-            GraphError: the name is undefined, or its value is not supported.
-        """
+        """A result of the program."""
         try:
             value = value_named(values, name)
             if value is None:

@@ -169,9 +169,6 @@ def _type_variables(call: Call, schema: OpSchema) -> dict[str, str]:
     """Resolve the operator's type variables.
 
     `onnx.checker` has already checked arity and attributes.
-
-    Raises:
-        DTypeError: an input has another type.
     """
     version = f"version {call.version} of the operator"
     allowed = {
@@ -194,11 +191,7 @@ def _type_variables(call: Call, schema: OpSchema) -> dict[str, str]:
 def _refuse_unread(
     call: Call, reader: Reader, usual: Mapping[str, AttributeProto]
 ) -> None:
-    """Reject attributes, inputs and results that the reader does not support.
-
-    Raises:
-        GraphError: one of them is set and differs from its default.
-    """
+    """Reject attributes, inputs and results that the reader does not support."""
     for name, attribute in call.given.items():
         if name in reader.attributes or name in reader.inputs:
             continue
@@ -251,11 +244,7 @@ def _inputs(
 
 
 def _constant(array: np.ndarray, name: str, hint: object) -> Number | Sizes | Reals:
-    """A constant in the form of its annotation.
-
-    Raises:
-        GraphError: it has another number of elements, or a symbolic size.
-    """
+    """A constant in the form of its annotation."""
     if array.ndim > 1 or (hint is Number and array.size != 1):
         raise GraphError(f"its input {name!r} has shape {array.shape}")
     items = array.reshape(-1).tolist()
@@ -284,11 +273,7 @@ def _attributes(reader: Reader, given: Mapping[str, Attribute]) -> dict[str, obj
 def _results(
     schema: OpSchema, values: Sequence[Held], types: Mapping[str, str]
 ) -> Iterator[Held]:
-    """The results, checked against the types of ONNX's schema.
-
-    Raises:
-        DTypeError: ours has another type.
-    """
+    """The results, checked against the types of ONNX's schema."""
     for at, value in enumerate(values):
         variable = schema.outputs[min(at, len(schema.outputs) - 1)].type_str
         wanted = types.get(variable, variable if "(" in variable else "")

@@ -78,11 +78,7 @@ def model_of(
 
 
 def _written_out(graph: Graph) -> Graph:
-    """Inline all calls; checkpoints only concern training.
-
-    Raises:
-        GraphError: a function has a custom gradient.
-    """
+    """Inline all calls; checkpoints only concern training."""
     for node in all_nodes(graph):
         own = node.graphs[0].function if node.id == "call" else None
         if own is not None and own.gradient is not None:

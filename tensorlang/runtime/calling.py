@@ -256,11 +256,7 @@ def bits(spec: ScalarSpec, value: float) -> int:
 
 
 def _make_contiguous(signature: Signature, call: Call) -> None:
-    """Replace non-contiguous or misaligned arrays by copies; written ones copy back.
-
-    Raises:
-        ArgumentError: such an array is on a device, where no copies are made.
-    """
+    """Replace non-contiguous or misaligned arrays by copies; written ones copy back."""
     for i, spec in enumerate(signature.buffers):
         array = call.arrays[i]
         if array.flags.c_contiguous and array.flags.aligned:

@@ -188,11 +188,7 @@ def sampler(name: str, landscape: Landscape) -> MakeSampler:
 
 
 def _space(landscape: Landscape) -> Space:
-    """The space of the schedules, if it is the one that was searched.
-
-    Raises:
-        ArgumentError: it is not, or its schedules have no cost model.
-    """
+    """The space of the schedules, if it is the one that was searched."""
     lacking = f"the sampler {OWN!r} needs the schedule's cost model"
     workload = landscape.workload
     if workload is None:

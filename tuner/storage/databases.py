@@ -244,11 +244,7 @@ def _with_driver(url: str) -> str:
 
 
 def _checked_folder(path: Path) -> None:
-    """Make the folder of the default storage; another one must be there.
-
-    Raises:
-        RecordError: it is not.
-    """
+    """Make the folder of the default storage; another one must be there."""
     if (url := f"{_SQLITE}{path}") == default_url():
         path.parent.mkdir(parents=True, exist_ok=True)
     elif not path.parent.exists():
@@ -301,12 +297,7 @@ def connect(url: str, study: str, about: str = "") -> tuple[Engine, int]:
 
 
 def _check_kind(path: Path, shown: str) -> None:
-    """Refuse a file that is no SQLite database, before a lock is made beside it.
-
-    Raises:
-        Missing: it is not there, or empty, as before its tables are made.
-        OSError: it is none, or cannot be read.
-    """
+    """Refuse a file that is no SQLite database, before a lock is made beside it."""
     if not path.exists() or path.stat().st_size == 0:
         why = f"{path} is empty" if path.exists() else f"there is no {path}"
         raise Missing(f"storage {shown} cannot be used: {why}")

@@ -134,11 +134,7 @@ def _walk_free(graph: Graph, uses: _Uses) -> None:
 
 
 def _loop(node: Node) -> None:
-    """Reject a loop body that uses a key from outside.
-
-    Raises:
-        KeyReuseError: every turn would reuse it.
-    """
+    """Reject a loop body that uses a key from outside."""
     for graph in node.graphs:
         own = _Uses()
         _walk(graph, own)

@@ -63,11 +63,7 @@ def attention(  # noqa: PLR0917 - ONNX's order
 
 
 def _heads(x: Tensor, count: int) -> Tensor:
-    """`[batch, length, width]` as `[batch, heads, length, depth]`.
-
-    Raises:
-        ShapeError: there are not so many heads.
-    """
+    """`[batch, length, width]` as `[batch, heads, length, depth]`."""
     if (
         x.ndim != 3
         or count < 1

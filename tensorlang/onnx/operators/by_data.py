@@ -72,11 +72,7 @@ def suppressed(  # noqa: PLR0917 - ONNX's inputs
 
 
 def _corners(boxes: np.ndarray, centred: bool) -> np.ndarray:
-    """Boxes `[batch, count, 4]` by their lower and upper corners.
-
-    Raises:
-        ShapeError: they have another shape.
-    """
+    """Boxes `[batch, count, 4]` by their lower and upper corners."""
     if boxes.ndim != 3 or boxes.shape[2] != 4:
         raise ShapeError(f"boxes of shape {boxes.shape}, not [batch, count, 4]")
     first, second = boxes[..., :2], boxes[..., 2:]

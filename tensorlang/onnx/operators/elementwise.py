@@ -34,11 +34,7 @@ def _reader(op: Callable[..., object]) -> Read:
 
 
 def _aligned(axis: int, a: Operand, b: Operand) -> tuple[Operand, Operand]:
-    """Two arrays, the second aligned at an axis of the first.
-
-    Raises:
-        ShapeError: it does not fit there.
-    """
+    """Two arrays, the second aligned at an axis of the first."""
     at = axis % max(a.ndim, 1)
     there = a.shape[at : at + b.ndim]
     if len(there) < b.ndim or any(
@@ -199,11 +195,7 @@ def _has_sizes(*operands: Operand) -> bool:
 
 
 def _each(op: Callable[[Extent, Extent], object], a: Operand, b: Operand) -> np.ndarray:
-    """Apply an operator to each pair of sizes.
-
-    Raises:
-        GraphError: an operand depends on data.
-    """
+    """Apply an operator to each pair of sizes."""
     if isinstance(a, Value) or isinstance(b, Value):
         raise GraphError("a symbolic size is combined with data; export a fixed one")
     return np.asarray(np.frompyfunc(op, 2, 1)(a, b), object)

@@ -53,11 +53,7 @@ def branch(
 
 
 def _present(values: Sequence[Held], absent: list[bool]) -> Carry:
-    """The values that are present.
-
-    Raises:
-        GraphError: the presence differs between branches or turns.
-    """
+    """The values that are present."""
     if [value is None for value in values] != absent:
         raise GraphError("its branches, or what it carries, differ in what is absent")
     present = tuple(value for value in values if not isinstance(value, Several | None))
@@ -115,11 +111,7 @@ def _collecting(
     carry: Sequence[Held],
     body: Block,
 ) -> Results:
-    """A loop that collects results of its turns.
-
-    Raises:
-        GraphError: the number of turns is not known.
-    """
+    """A loop that collects results of its turns."""
     known = None if cond is None else call.known(cond, "cond")
     if count is None or not _steady(body, known):
         raise GraphError("it collects results of turns whose number depends on data")

@@ -17,11 +17,7 @@ from tensorlang.ops import math, nn
 def _transformed(
     x: Tensor, length: int | None, *, inverse: bool, onesided: bool
 ) -> Tensor:
-    """The transform along the dimension before the last, which has 1 or 2 parts.
-
-    Raises:
-        ShapeError: there are other parts, or none to transform.
-    """
+    """The transform along the dimension before the last, which has 1 or 2 parts."""
     *outer, size, parts = known_shape(x)
     if parts not in {1, 2} or not size:
         raise ShapeError(f"numbers of {x.spec}; the last dimension is 1 or 2")

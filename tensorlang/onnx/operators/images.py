@@ -88,11 +88,7 @@ def _conv(*, transposed: bool) -> Read:
 def _surplus(
     full: Sequence[int], sizes: Sequence[int], how: str
 ) -> tuple[tuple[int, int], ...]:
-    """What a transposed convolution of given result sizes drops at both ends.
-
-    Raises:
-        ShapeError: there are other sizes.
-    """
+    """What a transposed convolution of given result sizes drops at both ends."""
     if len(full) != len(sizes) or min(sizes) < 1:
         raise ShapeError(f"output_shape={tuple(sizes)} of {tuple(full)}")
     halves = [divmod(max(n - m, 0), 2) for n, m in zip(full, sizes, strict=True)]

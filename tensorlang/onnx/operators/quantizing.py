@@ -24,11 +24,7 @@ _EXACT: Final = 1 << 24  # integers up to here are exact in f32
 
 
 def _along(x: Tensor, given: Operand, axis: int, block: int) -> Tensor:
-    """Scales or zero points, shaped to broadcast with x.
-
-    Raises:
-        ShapeError: they are neither one, nor one per element or block of the axis.
-    """
+    """Scales or zero points, shaped to broadcast with x."""
     value = to_value(given)
     if value.ndim == 0 or value.shape == (1,):
         one: Tensor = nn.reshape(value, ())
@@ -74,11 +70,7 @@ def quantize(
 
 
 def _rounded(units: Tensor, zero: Tensor | None, kind: np.dtype) -> Tensor:
-    """Rounded to even, moved by a zero point, and clipped to a type.
-
-    Raises:
-        DTypeError: the type is no integer of up to 16 bits.
-    """
+    """Rounded to even, moved by a zero point, and clipped to a type."""
     if kind.kind not in "iu" or kind.itemsize > 2:
         raise DTypeError(f"numbers are quantized to 8 or 16 bits, not {kind}")
     whole, limits = math.round(units), np.iinfo(kind)

@@ -37,12 +37,7 @@ def _directions(
     direction: str,
     layout: int,
 ) -> Results:
-    """The results of all directions.
-
-    Raises:
-        GraphError: the direction or the layout is unknown.
-        ShapeError: the weights are not those of so many directions.
-    """
+    """The results of all directions."""
     reverse = _DIRECTIONS.get(direction)
     if reverse is None or layout not in {0, 1}:
         raise GraphError(f"{direction=}, {layout=} is not supported")
@@ -72,11 +67,7 @@ def _check(
     clip: float | None,
     direction: str,
 ) -> None:
-    """Reject activations other than the usual ones, and clipping.
-
-    Raises:
-        GraphError: they are given.
-    """
+    """Reject activations other than the usual ones, and clipping."""
     wanted = list(usual) * (2 if direction == "bidirectional" else 1)
     names = wanted if given is None else [_name(each) for each in given]
     if names != wanted or clip is not None:

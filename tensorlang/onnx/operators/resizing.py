@@ -113,12 +113,7 @@ def _targets(
     sizes: Sizes | None,
     policy: str,
 ) -> list[tuple[Extent, float]]:
-    """The size that each axis gets, and the ratio, which rounding does not change.
-
-    Raises:
-        ShapeError: their sizes are not known, or the numbers given do not fit.
-        GraphError: an unknown `keep_aspect_ratio_policy`.
-    """
+    """The size that each axis gets, and the ratio, which rounding does not change."""
     given: list[Sequence[Extent | float]] = [each for each in (scales, sizes) if each]
     if [len(each) for each in given] != [len(over)] or (scales and min(scales) <= 0):
         raise ShapeError(f"scales {scales} and sizes {sizes} of {len(over)} axes")

@@ -132,11 +132,7 @@ def dropout_train(
 
 
 def _rate(x: Tensor, rate: str, limit: int, keep: float) -> float:
-    """The rate, which must match `limit` and `keep`.
-
-    Raises:
-        GraphError: it does not match.
-    """
+    """The rate, which must match `limit` and `keep`."""
     try:
         known, kept = float(rate), np.float32(float(keep))
     except (ValueError, TypeError):

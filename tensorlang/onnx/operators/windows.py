@@ -106,11 +106,7 @@ class Windows:
         return made
 
     def _refuse_empty(self, x: Tensor) -> None:
-        """Refuse windows that are larger than padded images, or padding alone.
-
-        Raises:
-            ShapeError: there are some.
-        """
+        """Refuse windows that are larger than padded images, or padding alone."""
         reach = reach_of(self.extents, self.spread, self.steps)
         for n, far, (low, high) in zip(x.shape[2:], reach, self.ends, strict=True):
             larger = isinstance(n, int) and far > n + low + high
@@ -121,11 +117,7 @@ class Windows:
                 )
 
     def _reaching(self, sizes: Sequence[Extent]) -> tuple[tuple[int, int], ...]:
-        """The padding, with what a last window reaches beyond it.
-
-        Raises:
-            ShapeError: it depends on a symbolic size.
-        """
+        """The padding, with what a last window reaches beyond it."""
         made, reach = [], reach_of(self.extents, self.spread, self.steps)
         for n, far, step, (low, high) in zip(
             sizes, reach, self.steps, self.ends, strict=True

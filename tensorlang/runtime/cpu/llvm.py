@@ -182,11 +182,7 @@ def _parse(text: str) -> binding.ModuleRef:
 
 
 def _check(text: str) -> None:
-    """Reject types that this processor does not support: LLVM could abort.
-
-    Raises:
-        CodegenError: the module needs a feature that the processor lacks.
-    """
+    """Reject types that this processor does not support: LLVM could abort."""
     if platform.machine() not in _X86:
         return
     have = set(_features().split(","))

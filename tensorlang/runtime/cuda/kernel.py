@@ -93,11 +93,7 @@ class CudaKernel(DeviceKernel):
         return cuda_driver.address_of("cuTensorMapEncodeTiled")
 
     def _check_target(self) -> None:
-        """Check that the kernel is for a GPU that is here.
-
-        Raises:
-            TargetError: the target is an architecture without a GPU.
-        """
+        """Check that the kernel is for a GPU that is here."""
         if self.target.index < 0:
             raise TargetError(
                 f"{self.name} is compiled for {self.target.arch} without a GPU; use "

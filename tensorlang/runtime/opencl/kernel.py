@@ -159,11 +159,7 @@ class OpenCLKernel(DeviceKernel):
             self._fault(code)
 
     def _where(self, there: Sequence[DeviceArray]) -> tuple[_Program, cl.CommandQueue]:
-        """The program in the arrays' context, and the first array's queue.
-
-        Raises:
-            ArgumentError: they are not all in one context of the kernel's device.
-        """
+        """The program in the arrays' context, and the first array's queue."""
         first = there[0]
         for array in there:
             if (

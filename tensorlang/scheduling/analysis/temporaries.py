@@ -22,11 +22,7 @@ def users_of(func: Function, buffer: Buffer) -> list[tree.Path]:
 
 
 def _is_use(path: tree.Path, buffer: Buffer) -> bool:
-    """Whether the block at a path reads the buffer in its body.
-
-    Raises:
-        ScheduleError: it is read in an extent, a condition or an axis value.
-    """
+    """Whether the block at a path reads the buffer in its body."""
     node = path[-1]
     heads: list[Expr] = [
         head

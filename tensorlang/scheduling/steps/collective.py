@@ -74,11 +74,7 @@ def collective(func: ir.Function, loop: str, scope: str) -> ir.Function:
 
 
 def _nest(groups: ir.For) -> tuple[list[ir.For], ir.Block]:
-    """The loops inside a loop, and their block.
-
-    Raises:
-        ScheduleError: it is not around serial loops of constant length and one block.
-    """
+    """The loops inside a loop, and their block."""
     loops, stmt = [groups], groups.body
     while isinstance(stmt, ir.For):
         loops.append(stmt)

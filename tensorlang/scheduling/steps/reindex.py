@@ -173,11 +173,7 @@ def reads_besides(
 
 
 def _used_axes(block: ir.Block, indices: tuple[ir.Expr, ...]) -> tuple[ir.Var, ...]:
-    """The axes that occur in indices, in the block's order.
-
-    Raises:
-        ScheduleError: an index does not depend on axes alone.
-    """
+    """The axes that occur in indices, in the block's order."""
     if any(index.dtype.lanes > 1 for index in indices):
         raise ScheduleError(
             f"block {block.name!r} works on vectors; reindex before tensorize"

@@ -286,11 +286,7 @@ def _accesses(block: ir.Block) -> Iterator[tuple[ir.Buffer, tuple[ir.Expr, ...]]
 
 
 def _operands(meaning: _Nest, tile: _Nest) -> dict[ir.Buffer, Operand]:
-    """Match each operand with a part of a buffer.
-
-    Raises:
-        ScheduleError: the tile's indices do not match the intrinsic's.
-    """
+    """Match each operand with a part of a buffer."""
     loops = {a.var: b.var for a, b in zip(meaning.loops, tile.loops, strict=True)}
     found: dict[ir.Buffer, Operand] = {}
     pairs = zip(_accesses(meaning.block), _accesses(tile.block), strict=False)
