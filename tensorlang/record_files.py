@@ -237,11 +237,7 @@ def write(path: Path, records: Iterable[Record]) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the file's lock, which every writer takes.
-
-    Raises:
-        RecordError: another process has held it for half a minute.
-    """
+    """Hold a file's lock, as writers do; RecordError if held for half a minute."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with filelock.FileLock(f"{path}.lock", timeout=_SECONDS_TO_WAIT):

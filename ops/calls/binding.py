@@ -409,11 +409,7 @@ class Pattern(NamedTuple):
 
 
 def _pattern(op: Operator, types: Sequence[type]) -> Pattern:
-    """The pattern of calls whose operands are of these types.
-
-    Raises:
-        ArgumentError: no operand is an array.
-    """
+    """The pattern of calls with these types; ArgumentError if there is no array."""
     arrays, absent = [], []
     beside: list[int] = []
     allowed: tuple[str, ...] = ()
@@ -581,11 +577,7 @@ def number_of(id: str, operand: str, value: Any, kind: str, name: str) -> object
 
 
 def number(id: str, name: str, value: Any) -> float:
-    """The value as a float.
-
-    Raises:
-        ArgumentError: it is not a number, or its gradient is asked for.
-    """
+    """The value as a float; ArgumentError for what is no number or has a gradient."""
     if getattr(value, "requires_grad", False):
         raise ArgumentError(
             f"{id}: {name} is a number without a gradient; detach it, as by .item()"

@@ -82,11 +82,7 @@ def takes_over(*values: object) -> bool:
 def overloaded(
     op: Operator, args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> object:
-    """The result of the first argument that overloads the call.
-
-    Raises:
-        ArgumentError: all of them returned `NotImplemented`.
-    """
+    """The first overload's result; ArgumentError if all are `NotImplemented`."""
     passed = "value"
     for value in _values((*args, *kwargs.values())):
         handler = getattr(type(value), PROTOCOL, None)

@@ -146,11 +146,7 @@ def of_one_shape(
 def kinds_of(
     id: str, names: Sequence[str], dtypes: Sequence[np.dtype]
 ) -> tuple[str, ...]:
-    """The names of the types: all as the first, or f32 beside f16 and bf16.
-
-    Raises:
-        DTypeError: they differ otherwise.
-    """
+    """The types' names: one, or f32 beside f16 and bf16; DTypeError for others."""
     for name, dtype in zip(names, dtypes, strict=True):
         if not dtype.isnative:
             raise DTypeError(f"{id}: {name} is {dtype!r}, of another byte order")

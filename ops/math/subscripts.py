@@ -65,11 +65,7 @@ def _labels(text: str, extra: int) -> Labels:
 def sizes_of(
     subscripts: str, terms: Sequence[Labels], arrays: Sequence[ir.Tensor]
 ) -> Sizes:
-    """The size of each label.
-
-    Raises:
-        ShapeError: two dimensions of a label differ, and neither broadcasts.
-    """
+    """The size of each label; ShapeError if two differ, and neither broadcasts."""
     sizes: Sizes = {}
     for term, array in zip(terms, arrays, strict=True):
         own: Sizes = {}

@@ -98,11 +98,7 @@ def _framed(held: ir.Tensor, pairs: Sequence[tuple[int, int]], value: Any) -> ir
 
 
 def _continued(x: ir.Tensor, pairs: Sequence[tuple[int, int]], mode: str) -> ir.Tensor:
-    """Padded with elements of the array, one dimension after the other.
-
-    Raises:
-        ShapeError: a dimension has too few elements.
-    """
+    """Padded with elements, dimension by dimension; ShapeError for too few of them."""
     for axis, (low, high) in enumerate(pairs):
         if not (low or high):
             continue

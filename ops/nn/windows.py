@@ -154,11 +154,7 @@ def _same(id: str, made: Windows) -> tuple[int, ...]:
 
 
 def channels_first(id: str, layout: object, rank: int) -> bool:
-    """Whether channels come first.
-
-    Raises:
-        ArgumentError: not a layout of images of `rank` dimensions.
-    """
+    """Whether channels come first; ArgumentError if it is no layout of this rank."""
     first, last = LAYOUTS[rank]
     if layout not in (first, last):
         raise ArgumentError(f"{id}: layout is {first!r} or {last!r}, not {layout!r}")

@@ -29,11 +29,7 @@ _MOST_STEPS: Final = 1 << 53  # f64 represents all integers up to here
 
 
 def positive(id: str, name: str, value: object) -> float:
-    """A finite, non-negative number, as a float.
-
-    Raises:
-        ArgumentError: the value is not one.
-    """
+    """A finite number from 0 on, as a float; ArgumentError for anything else."""
     number = value if type(value) is float else _number(id, name, value)
     if not 0.0 <= number < float("inf"):
         raise ArgumentError(f"{id}: {name} is a number from 0 on, not {value!r}")

@@ -49,11 +49,7 @@ class Source:
 
     @classmethod
     def of_one(cls, key: KeyWords) -> Source:
-        """The source for a definition's key, which must not be a batch.
-
-        Raises:
-            ArgumentError: it is a batch.
-        """
+        """The source for a definition's key; ArgumentError if it is a batch."""
         lead = key.words.shape[:-1]
         ir.require(
             not lead,

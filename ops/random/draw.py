@@ -245,11 +245,7 @@ class Chunks:
 
 
 def element_type(name: str, dtype: Any, allowed: tuple[str, ...]) -> str:
-    """The canonical name of an element type that the operator draws.
-
-    Raises:
-        DTypeError: it does not draw this type.
-    """
+    """The canonical name of an element type; DTypeError if it is not drawn."""
     kind = ir.as_dtype(dtype).name
     if kind not in allowed:
         raise DTypeError(f"{name} draws {', '.join(allowed)}, not {kind}")
@@ -257,11 +253,7 @@ def element_type(name: str, dtype: Any, allowed: tuple[str, ...]) -> str:
 
 
 def number(name: str, what: str, value: Any) -> float:
-    """A finite or infinite number as a Python float.
-
-    Raises:
-        ArgumentError: it is not a number.
-    """
+    """A number, perhaps infinite, as a float; ArgumentError for anything else."""
     try:
         result = math.nan if isinstance(value, (str, bytes)) else float(value)
     except OverflowError:

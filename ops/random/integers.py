@@ -95,11 +95,7 @@ def randint(
 
 
 def checked_axis(name: str, axis: object, shape: tuple[int, ...]) -> int:
-    """The axis as a non-negative number.
-
-    Raises:
-        ArgumentError: it is not an integer, or the array has no such axis.
-    """
+    """The axis, counted from 0; ArgumentError unless it is an axis of the shape."""
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
         raise ArgumentError(f"{name}: axis is a whole number, not {axis!r:.80}")
     if not -len(shape) <= axis < len(shape):

@@ -92,11 +92,7 @@ class Declarations:
         return workload
 
     def projected(self, workload: Workload, arrays: list[Array]) -> list[Array]:
-        """The inputs as changed by `samples`.
-
-        Raises:
-            OperatorError: it returns other arrays than the operator takes.
-        """
+        """The inputs as changed by `samples`; OperatorError if these are others."""
         if self.samples is None:
             return arrays
         spare = [array.copy() for array in arrays]
@@ -154,11 +150,7 @@ def declarations(  # noqa: PLR0917 - as the decorator takes them
     indices: Mapping[str, str | int],
     samples: Callable[..., object] | None,
 ) -> Declarations:
-    """The declarations for a definition.
-
-    Raises:
-        OperatorError: a formula is invalid, or names no size or array.
-    """
+    """A definition's declarations; OperatorError if a formula is invalid."""
     arrays = tuple(spec.arrays)
     called = dict(_called(definition, arrays)) if sizes or indices else {}
     names = (*called, *spec.attributes)

@@ -52,11 +52,7 @@ def accesses(block: ir.Block) -> Iterator[tuple[ir.Buffer, tuple[ir.Expr, ...]]]
 
 
 def stay_inside(func: ir.Function, facts: Facts) -> None:
-    """Add the guards that keep all accesses in bounds.
-
-    Raises:
-        ShapeError: an access is out of bounds in this call.
-    """
+    """Add the guards that keep accesses in bounds; ShapeError if one is outside."""
     for block in blocks(func):
         axes = [axis for axis in block.axes if not _of_data(axis.extent)]
         ragged = {axis.var for axis in block.axes if axis not in axes}

@@ -122,11 +122,7 @@ class Static:
     levels: tuple[float, ...] = ()
 
     def fitted(self, id: str, name: str, value: object) -> Any:
-        """The value, converted to the type of the annotation.
-
-        Raises:
-            ArgumentError: the value is not allowed.
-        """
+        """The value in the type of the annotation; ArgumentError if not allowed."""
         made: Any = value.item() if isinstance(value, np.generic) else value
         if self.kind == "dtype" and made is not None:
             return ir.as_dtype(made).name

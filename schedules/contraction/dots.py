@@ -36,11 +36,7 @@ def suits(stage: Stage) -> bool:
 
 
 def by_dots(plan: Plan, best: Choice) -> None:
-    """Schedule a contraction in tiles of dot products.
-
-    Raises:
-        ScheduleError: the sizes do not suit.
-    """
+    """Schedule tiles of dot products; ScheduleError if the sizes do not suit."""
     s, stage = plan.s, plan.stage
     found = tile_axes(stage)
     if found is None or not suits(stage):

@@ -118,11 +118,7 @@ def sides_of(stage: Stage) -> Sides:
 
 
 def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:
-    """Bring a contraction into normal form.
-
-    Raises:
-        ScheduleError: a step of that is not possible.
-    """
+    """Bring a contraction into normal form; ScheduleError if a step is impossible."""
     update = stage.update
     writer = writer_of(s, stage)
     result = stage.output.name

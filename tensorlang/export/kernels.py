@@ -51,11 +51,7 @@ class Kernels:
         return iter(self._made.values())
 
     def kernel(self, function: ir.Function, machine: Machine) -> Kernel:
-        """The kernel of a scheduled function.
-
-        Raises:
-            CodegenError: the machine cannot express it.
-        """
+        """The kernel of a function; CodegenError if the machine cannot express it."""
         key = function, machine.name
         if key not in self._made:
             level = machine.name.replace("-", "_").replace(".", "_")

@@ -37,11 +37,7 @@ class Interface:
 
 
 def interface(op: Operator, given: Sequence[Workload]) -> Interface:
-    """The arrays and sizes of a function for these workloads.
-
-    Raises:
-        ShapeError: the ranks of their arrays differ.
-    """
+    """A function's arrays and sizes for workloads; ShapeError if ranks differ."""
     traces = [op.traced(workload) for workload in given]
     if len({tuple(map(len, workload.shapes)) for workload in given}) > 1:
         raise ShapeError(f"{op.id}: the arrays of all calls have as many dimensions")

@@ -47,11 +47,7 @@ def indexed(x: Tensor, index: Index) -> Tensor:
 
 
 def rows(x: Tensor) -> Iterator[Tensor]:
-    """x[0], x[1], ..., for unpacking and iteration.
-
-    Raises:
-        TypeError: their number is not known.
-    """
+    """x[0], x[1], ..., for unpacking; TypeError if their number is not known."""
     if not x.shape or not isinstance(x.shape[0], int):
         raise TypeError(
             f"{call_site()}: {x.spec}: the number of rows is symbolic, so they cannot "
@@ -70,11 +66,7 @@ def _wrong(x: Tensor, index: object, why: str) -> ArgumentError:
 
 
 def _spelled_out(x: Tensor, index: Index, parts: list[Part]) -> list[Part]:
-    """The index with one part for each dimension.
-
-    Raises:
-        ArgumentError: it has too many parts.
-    """
+    """The index, a part for each dimension; ArgumentError if it has too many."""
     said = sum(part is not None and part is not ... for part in parts)
     dots = sum(part is ... for part in parts)
     if said > x.ndim:

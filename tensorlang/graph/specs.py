@@ -109,11 +109,7 @@ def _tidy(terms: Sequence[tuple[Monomial, int]]) -> Extent:
 
 
 def shape_of(given: Sequence[Extent | str] | int | str) -> Shape:
-    """A shape from integers, names and symbolic sizes.
-
-    Raises:
-        ShapeError: an extent is anything else, or negative.
-    """
+    """A shape from integers, names and symbolic sizes; ShapeError for anything else."""
     made: list[Extent] = []
     for extent in (given,) if isinstance(given, (int, str)) else given:
         if isinstance(extent, str):

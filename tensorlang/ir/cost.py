@@ -41,11 +41,7 @@ class Cost:
     bytes_written: ir.Expr  # bytes of the `out` and `inout` parameters
 
     def at(self, sizes: Mapping[str, int]) -> tuple[int, int, int, int]:
-        """The four counts for the given sizes.
-
-        Raises:
-            IRError: a size that the counts depend on is missing.
-        """
+        """The four counts for the given sizes; IRError if one is missing."""
         parts = (self.float_ops, self.integer_ops, self.bytes_read, self.bytes_written)
         return tuple(_evaluate(part, sizes) for part in parts)  # type: ignore[return-value]
 

@@ -244,11 +244,7 @@ def _shown(layer: object) -> str:
 
 
 def activated(x: Tensor, activation: Activation) -> Tensor:
-    """Apply an activation, given by name or as a function.
-
-    Raises:
-        ArgumentError: unknown name.
-    """
+    """Apply an activation, a name or function; ArgumentError if it is unknown."""
     if activation is None:
         return x
     if callable(activation):

@@ -145,11 +145,7 @@ def array_of(tensor: TensorProto, what: str) -> np.ndarray:
 
 
 def dtype_of(kind: int, what: str) -> np.dtype:
-    """The NumPy dtype of an element type of `onnx.TensorProto`.
-
-    Raises:
-        DTypeError: it is not supported.
-    """
+    """The NumPy dtype of an ONNX element type; DTypeError if not supported."""
     onnx = library()
     try:
         return as_dtype(onnx.helper.tensor_dtype_to_np_dtype(kind)).numpy

@@ -45,11 +45,7 @@ def note_of(model: ModelProto, name: str, arrays: Mapping[str, np.ndarray]) -> N
 
 
 def check_texts(model: ModelProto, name: str) -> None:
-    """Reject names that are not UTF-8, which protobuf returns as bytes.
-
-    Raises:
-        GraphError: one is not UTF-8.
-    """
+    """GraphError for names that are not UTF-8, which protobuf returns as bytes."""
     for text in _texts(model):
         if isinstance(text, bytes):
             raise GraphError(f"{name}: a name in it is not UTF-8: {text[:40]!r}")
@@ -73,11 +69,7 @@ def _texts(message: Message) -> Iterator[str | bytes]:
 
 
 def check_functions(model: ModelProto, name: str) -> None:
-    """Reject functions with the name of one of ours but another body.
-
-    Raises:
-        GraphError: names one of them.
-    """
+    """GraphError, with its name, for a function of our name with another body."""
     held = {f.name: f for f in model.functions if f.domain == DOMAIN}
     for own in functions(held.keys() & TEXTS.keys()):
         if own.name in held and _content(held[own.name]) != _content(own):

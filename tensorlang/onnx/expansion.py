@@ -34,11 +34,7 @@ def is_function(model: ModelProto, node: NodeProto) -> bool:
 
 
 def expanded(call: Call) -> tuple[Held, ...]:
-    """The results of a node by its operator's body.
-
-    Raises:
-        GraphError: the operator has none here, or one within itself.
-    """
+    """A node's results by its operator's body; GraphError if none, or recursive."""
     program = call.program
     body = _own(program.model, call.domain, call.kind)
     schema = None if call.domain else _schema(call.kind, program.opsets.get("", 0))

@@ -279,11 +279,7 @@ def _whole(name: str, text: str) -> int:
 
 
 def file_inside(folder: Path, location: str, name: str) -> Path:
-    """A regular file in a folder, not reached through a link.
-
-    Raises:
-        WeightError: it is elsewhere, a link, or missing.
-    """
+    """A file in a folder itself; WeightError if elsewhere, a link, or missing."""
     root = folder.resolve()
     try:
         place = root / location

@@ -15,11 +15,7 @@ _NORM: Final = "nn.batch_norm_train"
 
 
 def check_equivalent(use: Graph, train: Graph, outputs: int) -> None:
-    """Reject programs that differ in more than operators with a training mode.
-
-    Raises:
-        GraphError: they do.
-    """
+    """GraphError if programs differ in more than operators' training mode."""
     seen: dict[Hashable, int] = {}
     found = [
         [_Numbered(graph, outputs, seen).number(v) for v in graph.outputs[:outputs]]

@@ -92,11 +92,7 @@ class Writer:
         )
 
     def program(self, graph: Graph) -> None:
-        """Write all nodes of a program.
-
-        Raises:
-            GraphError: ONNX has no equivalent of one of them.
-        """
+        """Write a program's nodes; GraphError if ONNX has no equivalent of one."""
         missing = {node.id for node in all_nodes(graph) if node.id not in WRITERS}
         if missing:
             raise GraphError(

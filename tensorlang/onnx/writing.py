@@ -30,11 +30,7 @@ Outside: TypeAlias = tuple[str, int, int]
 
 
 def check_network(network: object) -> None:
-    """Refuse what is no network.
-
-    Raises:
-        GraphError: it is something else, such as a graph or a layer.
-    """
+    """GraphError for what is no network, such as a graph or a layer."""
     if not isinstance(network, Network):
         raise GraphError(
             f"a graph.Network is written as ONNX, not a {type(network).__name__}; a "

@@ -19,11 +19,7 @@ from tensorlang.runtime.signature import (
 
 
 def signature_of(func: ir.Function) -> Signature:
-    """The signature of an IR function.
-
-    Raises:
-        CodegenError: a dimension is not computable at launch.
-    """
+    """The signature of a function; CodegenError if a size is not known at launch."""
     buffers = tuple(_buffer_spec(param) for param in func.params)
     bound = {dim for buffer in buffers for dim in buffer.shape if isinstance(dim, str)}
     scalars = tuple(

@@ -71,11 +71,7 @@ class Primitives(Mapping[str, Primitive]):
         return len(self._homes)
 
     def add(self, function: Primitive) -> None:
-        """Register a primitive under its own name.
-
-        Raises:
-            ScheduleError: the name is taken.
-        """
+        """Register a primitive under its name; ScheduleError if it is taken."""
         name = function.__name__
         if name in self._known:
             raise ScheduleError(f"two primitives are named {name!r}")

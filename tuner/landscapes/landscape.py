@@ -46,11 +46,7 @@ class Landscape:
         rows: Iterable[Row],
         workload: Workload | None = None,
     ) -> Landscape:
-        """The last trial of each configuration counts.
-
-        Raises:
-            TuningError: no configuration was correct.
-        """
+        """The last trial of each configuration; TuningError if none was correct."""
         last = {row.candidate.key: row for row in rows}
         if not any(row.outcome.ok for row in last.values()):
             raise TuningError(f"{name}: no configuration of this search was timed")
@@ -149,11 +145,7 @@ def _lines(landscape: Landscape) -> str:
 
 
 def read(path: Path) -> Landscape:
-    """Read a file in any of the formats.
-
-    Raises:
-        TuningError: it is in none of them, or empty.
-    """
+    """Read a file of any format; TuningError if it is of none, or empty."""
     try:
         text = path.read_text("utf-8")
         first = text.partition("\n")[0]

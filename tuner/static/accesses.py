@@ -256,11 +256,7 @@ class _Counted:
                 traffic.barriers += times
 
     def value(self, expr: ir.Expr) -> Any:
-        """Evaluate a numeric expression for all threads.
-
-        Raises:
-            Unknown: it depends on data.
-        """
+        """Evaluate an expression for all threads; Unknown if it depends on data."""
         match expr:
             case ir.Const(value=known):
                 return np.asarray(known, expr.dtype.numpy)

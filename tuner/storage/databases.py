@@ -73,11 +73,7 @@ _KINDS: Final[Mapping[int, type[RecordError]]] = {
 
 
 def default_url() -> str:
-    """The SQLite file in the user's data directory.
-
-    Raises:
-        RecordError: the directory cannot be created.
-    """
+    """The SQLite file in the user's data; RecordError if that cannot be created."""
     return f"{_SQLITE}{platformdirs.user_data_path('tensorlang') / _FILE}"
 
 

@@ -54,11 +54,7 @@ class Copy:
 
 
 def copies_of(stmt: ir.Stmt) -> list[Copy]:
-    """The bulk copies in a statement.
-
-    Raises:
-        CodegenError: a statement is not expressible as a bulk copy.
-    """
+    """The bulk copies in a statement; CodegenError if one cannot be expressed."""
     stmts = stmt.stmts if isinstance(stmt, ir.Seq) else (stmt,)
     return [copy for item in stmts for copy in _copies(item)]
 

@@ -113,11 +113,7 @@ def planned(
     known: Mapping[Value, Storage],
     target: Target,
 ) -> tuple[Graph, dict[Value, Storage]]:
-    """A program as it is bound, and its outside values.
-
-    Raises:
-        GraphError: it has references.
-    """
+    """A program as it is bound, and outside values; GraphError with references."""
     pure(graph)
     written = WrittenOut()  # inlined, so that calls share the planned memory
     program = written.graph(graph)

@@ -88,11 +88,7 @@ def input_array(name: str, value: Value, given: Input) -> np.ndarray:
 def sizes_of(
     name: str, inputs: Sequence[Value], arrays: Sequence[np.ndarray]
 ) -> dict[str, int]:
-    """The named sizes, from the shapes of arrays.
-
-    Raises:
-        ShapeError: an array does not match its input, or sizes conflict.
-    """
+    """The named sizes, from arrays' shapes; ShapeError if these do not match."""
     sizes: dict[str, int] = {}
     shapes = [
         array.shape[: len(value.shape)]

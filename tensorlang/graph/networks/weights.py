@@ -82,11 +82,7 @@ def initial_weight(leaf: Weight, key: random.Key) -> np.ndarray:
 
 
 def by_path(graphs: Sequence[Graph]) -> dict[str, Weight]:
-    """All weights of programs, in order of first use.
-
-    Raises:
-        GraphError: two have the same path.
-    """
+    """All weights of programs, in order of use; GraphError if two share a path."""
     found: dict[str, Weight] = {}
     for graph in graphs:
         for leaf in _weights_in(graph):

@@ -42,11 +42,7 @@ class _Uses:
         return _Uses({key: list(uses) for key, uses in self.held.items()})
 
     def add(self, key: Value, use: Use) -> None:
-        """Record a use.
-
-        Raises:
-            KeyReuseError: the key, or its batch or an element of it, was used before.
-        """
+        """Record a use; KeyReuseError if a key, its batch or element was used."""
         base, at = _identity(key)
         for (other, part), uses in self.held.items():
             if other is base and (at is None or part is None or part == at):

@@ -229,11 +229,7 @@ class Parser(Reader):
         return node
 
     def arguments(self) -> tuple[list[Argument], Named]:
-        """Parenthesised arguments: positional, then keyword.
-
-        Raises:
-            ParseError: malformed.
-        """
+        """Parenthesised arguments, keywords last; ParseError if malformed."""
         self.expect("(")
         named: Named = {}
 

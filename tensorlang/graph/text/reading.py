@@ -49,11 +49,7 @@ class Reader:
         return found
 
     def expect(self, text: str) -> Token:
-        """Advance over a token that must have this text.
-
-        Raises:
-            ParseError: another token.
-        """
+        """Advance over a token of this text; ParseError if it is another."""
         token = self.here
         if not self.take(text):
             raise token.wrong(f"expected {text!r}, not {token.text!r}")

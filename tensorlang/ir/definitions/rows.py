@@ -306,11 +306,7 @@ def together(axis: Axes, **arrays: Tensor) -> tuple[Rows, ...]:
 
 
 def same_shape(**arrays: Tensor) -> None:
-    """Refuse arrays of different shapes.
-
-    Raises:
-        ShapeError: they differ; names the first two that do.
-    """
+    """ShapeError if shapes differ, with the first two that do."""
     (first, one), *others = arrays.items()
     for name, array in others:
         require(

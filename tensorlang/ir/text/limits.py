@@ -47,11 +47,7 @@ def fault(line: int, column: int, message: str) -> ParseError:
 
 
 def check(text: str) -> None:
-    """Refuse a text that is too large, too deep or not plain.
-
-    Raises:
-        ParseError: the limit exceeded, with line and column.
-    """
+    """ParseError, with line and column, for text too large, too deep or not plain."""
     if len(text) > MAX_CHARACTERS:
         raise fault(
             1, 1, f"the text has {len(text)} characters; at most {MAX_CHARACTERS} pass"

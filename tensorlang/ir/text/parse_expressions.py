@@ -28,11 +28,7 @@ Place: TypeAlias = tuple[ir.Buffer, tuple[ir.Expr, ...]]
 
 
 def expr(node: ast.expr, scope: Scope) -> ir.Expr:
-    """Parse an expression.
-
-    Raises:
-        ParseError: it is not in the grammar, or has a type error.
-    """
+    """Parse an expression; ParseError if it is malformed, or its types do not fit."""
     try:
         return _READERS.get(type(node), _refuse)(node, scope)
     except ParseError:

@@ -152,11 +152,7 @@ def _one(value: np.ndarray) -> np.ndarray: ...
 @overload
 def _one(value: Held) -> Operand: ...
 def _one(value: Held) -> Operand:
-    """A value of one element as a scalar.
-
-    Raises:
-        GraphError, ShapeError: it has more elements.
-    """
+    """A value of one element as a scalar; GraphError or ShapeError if it has more."""
     if isinstance(value, Tensor):
         return _reshape(value, ()) if value.ndim else value
     if not isinstance(value, np.ndarray):

@@ -43,11 +43,7 @@ def joined(rows: Iterable[Held], axis: int = 0) -> Operand:
 
 
 def check_turns(count: int) -> None:
-    """Reject a number of turns that cannot be unrolled.
-
-    Raises:
-        GraphError: there are too many.
-    """
+    """GraphError for a number of turns that is too large to be unrolled."""
     if count > MOST_TURNS:
         raise GraphError(
             f"it collects results of {count} turns, which are unrolled; at most "

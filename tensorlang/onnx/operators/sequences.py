@@ -114,11 +114,7 @@ def split(
 
 @reads("OptionalGetElement", folds=True)
 def element(input: Operand | Several | None = None) -> Results:
-    """What an optional value holds.
-
-    Raises:
-        GraphError: it holds nothing.
-    """
+    """What an optional value holds; GraphError if it holds nothing."""
     if input is None:
         raise GraphError("an optional value without an element")
     return input

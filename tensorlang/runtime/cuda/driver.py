@@ -102,11 +102,7 @@ def library() -> ctypes.CDLL:
 
 
 def address_of(name: str) -> int:
-    """Address of a driver function for compiled code: `cuLaunchKernel`, ...
-
-    Raises:
-        DeviceError: the driver is too old to have it.
-    """
+    """A driver function's address for compiled code; DeviceError if it is too old."""
     found = getattr(library(), name, None)
     if found is None:
         raise DeviceError(f"NVIDIA's driver has no {name}; install a newer one")

@@ -141,11 +141,7 @@ class CudaKernel(DeviceKernel):
         return self._faults.word(self.name) if self.checks else 0
 
     def look(self) -> None:
-        """Raise what checks of earlier calls have reported, if this kernel has checks.
-
-        Raises:
-            KernelError: one of them found something.
-        """
+        """KernelError if checks of earlier calls have reported something."""
         if self.checks:
             self._faults.look()
 

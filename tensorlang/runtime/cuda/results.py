@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 def empty(
     place: CudaPlace, shape: Shape, dtype: np.dtype, kind: str, stream: Stream = None
 ) -> DeviceArray:
-    """Uninitialised memory for an array of a library, in stream order.
-
-    Raises:
-        DeviceMemoryError: out of device memory.
-    """
+    """Memory for a library's array, in stream order; DeviceMemoryError if it is out."""
     made = _EMPTY.get(kind)
     if made is not None:
         return made(place, shape, dtype)

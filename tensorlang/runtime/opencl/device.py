@@ -40,11 +40,7 @@ _OPENED_BY: Final[set[int]] = set()
 
 
 def check_process() -> None:
-    """Reject a process forked from one that used OpenCL.
-
-    Raises:
-        DeviceError: it is one; its launches would never complete.
-    """
+    """DeviceError in a fork of a process with OpenCL, where launches never complete."""
     if _OPENED_BY - {os.getpid()}:
         raise DeviceError(
             "OpenCL was used before this process was forked, and its drivers do not "
@@ -123,11 +119,7 @@ class Context:
         return held
 
     def allocate(self, size: int) -> pyopencl.Buffer:
-        """A buffer in the device's memory.
-
-        Raises:
-            DeviceMemoryError: out of device memory.
-        """
+        """A buffer in the device's memory; DeviceMemoryError if out of it."""
         flags = self.cl.mem_flags.READ_WRITE
         try:
             return self.cl.Buffer(self.context, flags, max(size, 1))
@@ -169,11 +161,7 @@ _CALLERS: Final[dict[tuple[int, int], Context]] = {}
 
 
 def of_caller(context: pyopencl.Context, handle: pyopencl.Device) -> Context:
-    """The context of a caller's PyOpenCL array.
-
-    Raises:
-        DeviceError: the device is not one that targets exist for.
-    """
+    """The context of a PyOpenCL array; DeviceError if its device is no target's."""
     key = (context.int_ptr, handle.int_ptr)
     found = _CALLERS.get(key)
     if found is None:

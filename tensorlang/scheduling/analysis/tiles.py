@@ -282,11 +282,7 @@ def _extreme(form: Poly, around: Ranges, *, high: bool = True) -> Poly:
 
 
 def need_known(region: Region | None, what: str) -> Region:
-    """The region, if there is one.
-
-    Raises:
-        ScheduleError: the buffer is not accessed there.
-    """
+    """The region; ScheduleError if the buffer is not accessed there."""
     if region is None:
         raise ScheduleError(what)
     return region

@@ -136,11 +136,7 @@ def find_buffer(func: ir.Function, name: str) -> ir.Buffer:
 
 
 def find_alloc(func: ir.Function, name: str) -> Path:
-    """The path to the allocation of the temporary called `name`.
-
-    Raises:
-        ScheduleError: no temporary has that name.
-    """
+    """The path to a temporary's allocation; ScheduleError if there is none."""
     everything = structure(func).allocations
     for alloc in everything:
         if alloc.buffer.name == name:

@@ -59,11 +59,7 @@ class Pointwise:
 
 
 def pointwise(block: ir.Block) -> Pointwise:
-    """View a block as lets and a store indexed by its axes.
-
-    Raises:
-        ScheduleError: it has other statements.
-    """
+    """A block as lets and a store at its axes; ScheduleError with other statements."""
     stmts = block.body.stmts if isinstance(block.body, ir.Seq) else (block.body,)
     *before, last = stmts or (block.body,)
     lets = tuple(stmt for stmt in before if isinstance(stmt, ir.Let))

@@ -148,11 +148,7 @@ def transform_layout(func: Function, buffer: str, layout: Layout) -> Function:
 
 
 def with_buffer(func: Function, old: Buffer, new: Buffer) -> Function:
-    """The function with a temporary replaced.
-
-    Raises:
-        ScheduleError: its layout is not one-to-one on the new shape.
-    """
+    """The function with another temporary; ScheduleError if not laid out one-to-one."""
     if new.layout is not None:
         one_to_one(new, new.layout)
     return dataclasses.replace(func, body=replace_buffers(func.body, {old: new}))

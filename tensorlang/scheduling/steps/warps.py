@@ -153,11 +153,7 @@ def warp_block(
 
 
 def lanes_of(block: Block, loops: Sequence[For], around: Sequence[For]) -> Lanes:
-    """The tile of a block, whose loops are inside a loop over threads.
-
-    Raises:
-        ScheduleError: they are not.
-    """
+    """The tile of a block in a loop over threads; ScheduleError if it is none."""
     threads = [loop for loop in around if loop.thread == THREADS]
     if not threads:
         raise ScheduleError(
