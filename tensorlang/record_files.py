@@ -66,12 +66,17 @@ class Record:
     unverified: bool = False
 
     def outranks(self, other: Record) -> bool:
-        """Whether to keep this one of two records for the same workload."""
+        """Whether it replaces a record of its workload that it was not timed beside.
+
+        Times of different runs say nothing about which code is faster. Of the same
+        code the later measurement stays, but not if it is the noisier one.
+        """
         if self.static != other.static:
             return other.static
-        if self.ir == other.ir:
-            return self.date >= other.date
-        return self.seconds < other.seconds
+        if self.ir != other.ir:
+            return self.static and self.seconds < other.seconds
+        noisier = 0 < other.spread < self.spread and self.generator == other.generator
+        return self.date >= other.date and not noisier
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON data; `from_json` reads it back to an equal record."""
@@ -283,19 +288,22 @@ def merge(path: Path, records: Iterable[Record], beaten: Collection[str] = ()) -
         RecordError: the file is broken (it is left unchanged), or stays locked.
     """
     with locked(path):
-        held = {record.place: record for record in read(path)}
+        before = read(path)
+        held = {record.place: record for record in before}
         kept = 0
         for record in records:
             if record.unverified and _known(record, held):
                 continue
             old = held.get(record.place)
             fair = old is None or old.static or not record.static
-            if old is None or record.outranks(old) or (fair and old.ir in beaten):
+            won = old is None or record.outranks(old) or (fair and old.ir in beaten)
+            if won:
                 held[record.place] = record
                 kept += 1
-                for ir in (record.ir, *beaten) if not record.unverified else ():
-                    held.pop((record.workload, ir), None)
-        if kept:
+            stands = won or (old is not None and old.ir == record.ir)
+            for ir in (record.ir, *beaten) if stands and not record.unverified else ():
+                held.pop((record.workload, ir), None)
+        if list(held.values()) != before:
             write(path, held.values())
         return kept
 

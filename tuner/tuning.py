@@ -38,6 +38,7 @@ from tensorlang.tuner.storage.filing import (
     machine,
     record_file,
     store_winner,
+    withdraw,
 )
 from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.storage.studies import About, counts
@@ -245,10 +246,14 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
             if made.best != default:
                 made = store_winner(run, search, made, measured, incumbent)
             return static_tuning.note_measured_record(made, incumbent)
+        dropped = withdraw(run, search, incumbent)
+        if run.incumbent is not None and search.failure(run.incumbent.candidate):
+            run.incumbent = None
     busy = load.trouble(run.workload.threads or 1)  # the worker has ended
     disturbed = "; ".join(filter(None, (busy, worker.unlocked)))
     report = _report(run, search, default, measured, disturbed)
-    kept = incumbent is not None and not measured.samples
+    report = _with_note(report, dropped)
+    kept = run.incumbent is not None and not measured.samples
     if report.best.key not in search.known or not report.compared or kept:
         return report
     return store_winner(run, search, report, measured, incumbent)

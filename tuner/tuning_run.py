@@ -67,8 +67,8 @@ class Run:
     incumbent: Entrant | None = None  # current record's configuration and time
     # IR hashes of stale records of this workload
     stale: list[str] = field(default_factory=list)
-    # IR hashes of its unverified records, with the keys of their candidates
-    merged: dict[str, str] = field(default_factory=dict)
+    # candidates of its unverified records, by IR hash
+    merged: dict[str, Candidate] = field(default_factory=dict)
     # seconds by stage
     spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     interrupted: bool = False  # whether Ctrl-C ended the exploration
@@ -325,8 +325,9 @@ class Run:
 
     def _finals(self, search: Search, worker: Worker, default: Candidate) -> Finals:
         base = [Entrant(default, search.known[default.key][1].seconds)]
-        if self.incumbent is not None and self.incumbent.key != default.key:
-            base.append(self.incumbent)
+        held = self.incumbent
+        if held and held.key != default.key and not search.failure(held.candidate):
+            base.append(held)
         taken = {entrant.key for entrant in base}
         others = [
             Entrant(candidate, outcome.seconds)
@@ -343,6 +344,8 @@ class Run:
                 search.correct(candidate, median(result.samples[candidate.key]))
         if result.samples:
             left = self._until_the_end()
+            failed = [candidate for candidate, _ in result.failed]
+            base = [entrant for entrant in base if entrant.candidate not in failed]
             self.doubt = finals.confirm(
                 worker, base, others, result, lambda: left() - worker.start_seconds
             )

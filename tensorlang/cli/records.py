@@ -227,13 +227,23 @@ def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
             raise RecordError(f"there is no record file or folder {path}")
 
 
-def _filed(found: Iterable[Record], folder: Path) -> int:
-    """Store records below a folder; return how many outranked existing ones."""
+def _filed(found: Iterable[Record], folder: Path, *, replacing: bool = False) -> int:
+    """Store records below a folder; return how many are new there.
+
+    Args:
+        found: The records.
+        folder: The folder.
+        replacing: Whether they replace measured records of other code.
+    """
     places: dict[Path, list[Record]] = defaultdict(list)
     for record in found:
         place = record_files.path_of(folder, record.target, record.workload.operator)
         places[place].append(record)
-    return sum(record_files.merge(path, group) for path, group in places.items())
+    filed = 0
+    for path, group in places.items():
+        there = [held.ir for held in record_files.read(path)] if replacing else []
+        filed += record_files.merge(path, group, there)
+    return filed
 
 
 def _tell_filed(kept: int, count: int, folder: Path) -> None:
@@ -251,6 +261,8 @@ def export(
 ) -> None:
     """Copy the user's records into a folder, to be merged elsewhere or shipped.
 
+    They replace what the folder has for the same workloads on the same machines.
+
     Examples:
         tlang records export my-records
         tlang records export my-records --op dense
@@ -264,7 +276,7 @@ def export(
     ]
     if not found and not broken:
         raise RecordError(f"there are no user records in {held.user_folder()}")
-    kept = _filed(found, folder)
+    kept = _filed(found, folder, replacing=True)
     for lock in folder.glob("*/*.json.lock"):  # not needed in shipped records
         lock.unlink(missing_ok=True)
     _tell_filed(kept, len(found), folder)

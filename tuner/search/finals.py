@@ -79,25 +79,28 @@ def rounds_within(entrants: Sequence[Entrant], left: float) -> int:
 def run(
     worker: Worker, base: Sequence[Entrant], others: Sequence[Entrant], left: Left
 ) -> Finals:
-    """Time all entrants; if that kills the worker, add the others one by one.
+    """Time all entrants; if that kills the worker, add one after the other.
 
     Args:
-        base: The configurations in use, which always take part.
+        base: The configurations in use, the default first, which always take part: but
+            a record that kills the worker does not, so that no challenger is blamed.
         others: Challengers, the most promising first.
         left: Remaining seconds.
     """
     finals = Finals()
     if others and _heat(worker, [*base, *others], left, finals) is None:
         return finals
-    for other in others:
-        lost = _heat(worker, [*base, other], left, finals)
-        if lost is None:
+    held = list(base[:1])
+    for entrant in (*base[1:], *others):
+        lost = _heat(worker, [*held, entrant], left, finals)
+        if lost is None and entrant in others:
             return finals
-        if lost.status == LOST:
+        if lost is None:
+            held.append(entrant)
+        elif lost.status == LOST:
             break
-        finals.failed.append((other.candidate, lost))
-    if len(base) > 1:
-        _heat(worker, base, left, finals)
+        else:
+            finals.failed.append((entrant.candidate, lost))
     return finals
 
 

@@ -263,6 +263,11 @@ class Search:
             self._sampler.reseed_rng()  # not to suggest what others with this seed do
         self._blind = self._trials.blind
 
+    def failure(self, candidate: Candidate) -> Outcome | None:
+        """The outcome of a configuration whose code was judged, and is not correct."""
+        held = self.held(self._point(candidate))
+        return None if held is None or held.ok or held.status == LOST else held
+
     def _answer(self, point: Point, held: Outcome) -> None:
         """Take the outcome of a point from a known row."""
         self._remember(point.candidate, held)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tensorlang import records
+from tensorlang import record_files, records
 from tensorlang.errors import RecordError, TensorlangError, TuningError
 from tensorlang.record_files import Record, path_of
 from tensorlang.tuner.limits.roofline import fraction
@@ -61,7 +61,7 @@ def existing_records(
         if own and point.ir != record.ir:
             stale.append(record.ir)
         elif own and record.unverified:
-            run.merged[record.ir] = point.candidate.key
+            run.merged[record.ir] = point.candidate
         elif own and incumbent is None and (run.static or not record.static):
             incumbent = record
     return incumbent, hints, stale
@@ -75,6 +75,32 @@ def machine(run: Run) -> str:
 def record_file(run: Run) -> Path:
     """The user's record file of a run's operator."""
     return path_of(records.user_folder(), machine(run), run.op.id)
+
+
+def withdraw(run: Run, search: Search, incumbent: Record | None) -> str:
+    """Remove the records of a run's workload whose configurations failed in it.
+
+    Returns:
+        Which of them were on record, and why they are no longer, in a sentence.
+    """
+    on_record = dict(run.merged)
+    if incumbent is not None:
+        on_record[incumbent.ir] = candidate_of(incumbent)
+    said = {
+        ir: f"{each}, which was on record, failed ({outcome.status}) and is dropped"
+        for ir, each in on_record.items()
+        if (outcome := search.failure(each))
+    }
+    if not said:
+        return ""
+    with contextlib.suppress(RecordError, OSError):  # what replaces it may be kept
+        record_files.remove(
+            record_file(run),
+            lambda held: held.workload == run.workload and held.ir in said,
+        )
+    records.forget()
+    run.op.forget()
+    return "; ".join(said.values())
 
 
 def store_winner(
@@ -102,12 +128,12 @@ def store_winner(
         static=run.static,
         measured=measured.measured,
     )
-    timed_too = (
-        incumbent is not None and candidate_of(incumbent).key in measured.samples
-    )
-    beaten = [incumbent.ir] if incumbent and timed_too else []
-    beaten += [ir for ir, key in run.merged.items() if key in search.known]
-    beaten += run.stale
+    beaten = list(run.stale)
+    if incumbent is not None:
+        held = candidate_of(incumbent)
+        judged = held.key in measured.samples or search.failure(held) is not None
+        beaten += [incumbent.ir] * judged
+    beaten += [ir for ir, each in run.merged.items() if each.key in search.known]
     try:
         kept = records.add(record, beaten=beaten)
     except (RecordError, OSError) as problem:
@@ -117,7 +143,21 @@ def store_winner(
     run.op.forget()
     if run.static and not kept:
         return report
+    if not kept and (other := _other_winner(run, record)):
+        said = (
+            f"{other} was recorded meanwhile and stays in use: run it again to compare"
+        )
+        note = "; ".join(filter(None, (report.note, said)))
+        return dataclasses.replace(report, note=note)
     return dataclasses.replace(report, record=record_file(run))
+
+
+def _other_winner(run: Run, record: Record) -> Candidate | None:
+    """The configuration of other code that is on record for the same workload."""
+    for held in record_files.read(record_file(run)):
+        if held.place == record.place and held.ir != record.ir:
+            return candidate_of(held)
+    return None
 
 
 def _later(record: Record, beaten: Sequence[str]) -> str:

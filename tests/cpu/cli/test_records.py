@@ -217,6 +217,16 @@ def test_records_move_by_export_and_merge(tlang, record, tmp_path, monkeypatch):
     assert record_files.read(path_of(record)) == [foreign(record)]
 
 
+def test_an_export_replaces_what_was_exported_before(tlang, record, tmp_path):
+    records.add(record)
+    assert tlang("records", "export", tmp_path / "out").exit_code == 0
+    now = dataclasses.replace(record, ir="other", seconds=2 * record.seconds)
+    records.add(now, beaten=[record.ir])
+    assert "1 of 1 records" in tlang("records", "export", tmp_path / "out").stdout
+    (path,) = (tmp_path / "out").glob("*/*.json")
+    assert record_files.read(path) == [now]
+
+
 def test_records_are_removed_by_shape(tlang, record):
     records.add(record)
     other = dataclasses.replace(

@@ -147,6 +147,7 @@ def test_a_record_is_the_incumbent_and_only_a_real_win_replaces_it(
     assert held.seconds == report.seconds  # measured anew
 
     # a time of another day is no argument: side by side it loses
+    report.record.unlink()
     records.add(dataclasses.replace(record_of(name, 1e-9, way="slow")))
     report = run(name, storage)
     (held,) = read(report.record or Path())
@@ -164,6 +165,49 @@ def test_a_record_that_is_slower_than_the_default_gives_way_to_it(
     assert dict(held.knobs) == {"way": "fast"}
     assert held.seconds > 1e-9
     assert "direct(way=slow), which was on record, lost and is replaced" in report.note
+
+
+@pytest.mark.parametrize("way", ["wrong", "segfault"])
+def test_a_record_that_fails_is_dropped_and_nothing_else_is_blamed(
+    user_operator: Callable[..., str], storage: str, way: str
+) -> None:
+    name = user_operator("slow", way, "fast")
+    records.add(record_of(name, 1e-9, way=way))
+    report = run(name, storage)
+    assert report.counts["ok"] == 2
+    assert f"direct(way={way}), which was on record, failed (" in report.note
+    (held,) = read(report.record or Path())
+    assert dict(held.knobs) in ({"way": "fast"}, {"way": "slow"})
+
+
+def test_a_record_that_fails_is_dropped_where_nothing_is_compared(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    name = user_operator("slow", "wrong", "fast")
+    run(name, storage, budget=None, trials=3)
+    (path,) = records.user_folder().glob("*/*.json")
+    path.unlink()
+    records.add(record_of(name, 1e-9, way="wrong"))
+    report = run(name, storage, budget=0.01)
+    assert not report.compared
+    assert "way=wrong), which was on record, failed (wrong) and is" in report.note
+    assert read(path) == []
+
+
+def test_what_another_run_recorded_meanwhile_stays_until_it_is_compared(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    name = user_operator("slow", "fast")
+
+    def listen(_: Progress) -> None:
+        records.add(record_of(name, 1.0, way="slow"))
+
+    report = run(name, storage, listen=listen)
+    assert report.record is None
+    said = "direct(way=slow) was recorded meanwhile and stays in use: run it again"
+    assert said in report.note
+    (path,) = records.user_folder().glob("*/*.json")
+    assert [dict(held.knobs) for held in read(path)] == [{"way": "slow"}]
 
 
 def test_the_ratio_on_record_is_the_one_of_the_finals(

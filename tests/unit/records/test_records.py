@@ -71,14 +71,20 @@ def test_a_knob_may_be_none() -> None:
     assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
 
 
-def test_the_better_of_two_stays_and_static_never_outranks_measured() -> None:
-    assert records.add(made(seconds=2e-3, ir="slow"))
-    assert records.add(made(seconds=1e-3, ir="fast"))
-    assert not records.add(made(seconds=1.5e-3, ir="between"))
+def test_times_of_different_runs_are_no_comparison() -> None:
+    assert records.add(made(seconds=1e-3, ir="first"))
+    assert not records.add(made(seconds=1e-4, ir="lucky"))
     assert not records.add(made(seconds=1e-9, ir="guess", static=True))
     (choice,) = records.lookup(made().workload, HERE)
-    assert choice.record.ir == "fast"
+    assert choice.record.ir == "first"
     assert choice.reason == "exact"
+
+
+def test_the_better_of_two_estimates_stays() -> None:
+    assert records.add(made(seconds=2e-3, ir="slow", static=True))
+    assert records.add(made(seconds=1e-3, ir="fast", static=True))
+    assert not records.add(made(seconds=1.5e-3, ir="between", static=True))
+    assert records.lookup(made().workload, HERE)[0].record.ir == "fast"
 
 
 def test_what_was_measured_comes_before_what_was_estimated(
@@ -128,6 +134,17 @@ def test_what_was_measured_here_comes_before_what_was_merged() -> None:
 def test_a_new_measurement_of_the_same_kernel_replaces_the_old() -> None:
     records.add(made(seconds=1e-3, date="2026-01-01"))
     assert records.add(made(seconds=1.2e-3, date="2026-02-01"))
+    assert not records.add(made(seconds=1.1e-3, date="2026-01-15"))
+
+
+def test_a_noisier_measurement_of_the_same_kernel_does_not_replace_the_old() -> None:
+    records.add(made(seconds=1e-3, spread=0.02))
+    records.add(made(ir="claim", unverified=True))
+    assert not records.add(made(seconds=3e-3, spread=0.5), beaten=["claim"])
+    (choice,) = records.lookup(made().workload, HERE)
+    assert choice.record.seconds == 1e-3
+    assert records.add(made(seconds=2e-3, spread=0.5, generator="0.2.0"))
+    assert records.add(made(seconds=1.1e-3, spread=0.01))
 
 
 def test_the_users_records_overlay_the_shipped(layers: dict[str, Path]) -> None:

@@ -87,6 +87,16 @@ def test_all_crash_and_what_is_used_now_is_still_compared() -> None:
     assert [outcome.status for _, outcome in result.failed] == ["crashed", "hung"]
 
 
+def test_a_record_that_crashes_is_to_blame_and_no_challenger() -> None:
+    for behaviour in ("dies", "hangs"):
+        worker = FakeWorker(incumbent=behaviour, b="dies")
+        base = [entrant("default"), entrant("incumbent")]
+        result = run(worker, base, [entrant("a"), entrant("b")], lambda: inf)
+        assert names(result) == {"default", "a"}
+        ((crasher, _),) = result.failed
+        assert crasher.knobs["name"] == "incumbent"
+
+
 def test_what_is_no_longer_right_is_told_and_not_timed() -> None:
     worker = FakeWorker(a="is wrong")
     result = run(
