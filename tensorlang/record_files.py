@@ -211,6 +211,8 @@ def _parsed(text: str) -> list[Record]:
     data = json.loads(text)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise RecordError(f"it is not in record format {FORMAT}")
+    if not isinstance(data.get("records"), list):
+        raise RecordError("it has no list of records")
     return [Record.from_json(item) for item in data["records"]]
 
 

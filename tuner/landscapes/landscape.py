@@ -156,7 +156,7 @@ def read(path: Path) -> Landscape:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise _unreadable(path, problem) from None
-    except TensorlangError as problem:
+    except (RecursionError, OverflowError, TensorlangError) as problem:
         raise _unreadable(path, problem) from None
 
 

@@ -62,9 +62,12 @@ class Row:
             algorithm, knobs, outcome, params, distributions = json.loads(text)
             candidate = Candidate(str(algorithm), dict(knobs))
             known = Outcome.from_json(outcome)
-            return cls(candidate, known, dict(params), dict(distributions))
+            row = cls(candidate, known, dict(params), dict(distributions))
         except (ValueError, TypeError) as problem:
             raise TuningError(f"{str(text)[:120]} is not a trial: {problem}") from None
+        if not all(map(_is_value, candidate.knobs.values())):
+            raise TuningError(f"{candidate}: a knob has no list or object as its value")
+        return row
 
     @property
     def state(self) -> optuna.trial.TrialState:
@@ -82,6 +85,10 @@ class Row:
                 name: distribution_of(text) for name, text in self.distributions.items()
             },
         )
+
+
+def _is_value(value: object) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def parameter(algorithm: str, knob: str, domain: Domain) -> str:

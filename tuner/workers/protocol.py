@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import Any, Final
 
 from tensorlang.errors import TuningError
@@ -82,13 +83,17 @@ class Outcome:
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
         """Read the result of `to_json`; TuningError if malformed."""
         try:
-            outcome = cls(**{name: data[name] for name in cls.__dataclass_fields__})
-        except (KeyError, TypeError) as problem:
-            raise TuningError(
-                f"{str(data)[:120]} is not an outcome: {problem}"
-            ) from None
+            outcome = cls(
+                **{name: str(data[name]) for name in ("status", "reason", "ir")},
+                **{name: float(data[name]) for name in ("seconds", "spread", "error")},
+                spent={stage: float(took) for stage, took in data["spent"].items()},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as why:
+            raise TuningError(f"{str(data)[:120]} is not an outcome: {why}") from None
         if outcome.status not in STATUSES:
             raise TuningError(f"{outcome.status!r} is not one of {STATUSES}")
+        if not isfinite(outcome.seconds):
+            raise TuningError(f"{outcome.seconds} is no number of seconds")
         return outcome
 
 

@@ -141,6 +141,33 @@ def test_what_is_no_search_is_refused_by_name(tmp_path: Path, text: str) -> None
     assert not (tmp_path / "typo").exists()
 
 
+def _line(seconds: str, knob: str) -> str:
+    """A file of rows with a time and a knob as given."""
+    head = '{"format": "tensorlang search 1", "name": "x", "device": "y"'
+    outcome = f'{{"status": "ok", "reason": "", "ir": "", "seconds": {seconds}'
+    outcome += ', "spread": 0, "error": 0, "spent": {}}'
+    return f'{head}, "workload": null}}\n["a", {{"k": {knob}}}, {outcome}, {{}}, {{}}]'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (_line('"fast"', "1"), "could not convert string to float"),
+        (_line("NaN", "1"), "nan is no number of seconds"),
+        (_line("1" + "0" * 400, "1"), "int too large"),
+        (_line("1e-3", "[1]"), "a knob has no list or object as its value"),
+        ("[" * 200_000, "RecursionError"),
+    ],
+)
+def test_values_of_other_kinds_are_refused(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text(text)
+    with pytest.raises(TuningError, match=said):
+        landscape.read(path)
+
+
 @pytest.mark.parametrize("name", ["random", "tpe", "TPE", "optuna.samplers:QMCSampler"])
 def test_samplers_find_the_best_of_a_whole_space(name: str) -> None:
     found = searched((1, 16, 64))
