@@ -17,7 +17,7 @@ import numpy as np
 
 from tensorlang.runtime.arrays.host_arrays import Array
 
-_OWN_ERRORS: Final = 4.0  # permitted error as a multiple of the reference's own
+OWN_ERRORS: Final = 4.0  # permitted error as a multiple of the reference's own
 # relative to the largest number: such sums may overflow in another order
 _NEAR_OVERFLOW: Final = 2.0**-20
 _USUAL: Final = (
@@ -139,7 +139,7 @@ def _around(
         off = np.where(outliers & np.isfinite(each), np.abs(each - wide), 0.0)
         own = np.maximum(own, off)
     allowed = tolerance * np.maximum(sizes, typical)
-    allowed += _OWN_ERRORS * np.maximum(np.where(lost, 0.0, own), usual)
+    allowed += OWN_ERRORS * np.maximum(np.where(lost, 0.0, own), usual)
     allowed = np.where(known, allowed, 0.0)
     return wide - allowed, wide + allowed, lost
 

@@ -30,9 +30,14 @@ from tensorlang.runtime.arrays.host_arrays import Array
 from tensorlang.runtime.describing import signature_of
 from tensorlang.schedules.generic import stage_names
 from tensorlang.scheduling import Schedule
-from tensorlang.tuner.correctness.expected import Expected, has_outliers, within
+from tensorlang.tuner.correctness.expected import (
+    OWN_ERRORS,
+    Expected,
+    has_outliers,
+    within,
+)
 from tensorlang.tuner.correctness.special_values import SEED
-from tensorlang.tuner.correctness.tolerance import rounding
+from tensorlang.tuner.correctness.tolerance import of_terms
 from tensorlang.tuner.correctness.widen import widened
 
 if TYPE_CHECKING:
@@ -85,7 +90,7 @@ class Reference:
         self.workload, self.func = workload, self._taken.func
         self.inputs = self._taken.inputs
         self._wide = widened(self.func) if tolerance else None
-        self._rounding = rounding(self.func)
+        self._rounding = of_terms(self.func, self._sizes) / OWN_ERRORS
         self._zeros = any(map(_loses_the_sign_of_zero, walk(self.func.body)))
 
     @cached_property
@@ -179,7 +184,8 @@ class Reference:
     ) -> list[list[Array]]:
         """Results in double precision for inputs that rounding has moved.
 
-        Where large terms cancel, they show how far the results of another order may be.
+        Where large terms cancel, they show how far the results of another order may be:
+        each term moves by its share of the permitted error.
         Empty where no result is much larger than the others.
         """
         if wide is None or self.pointwise or not any(map(has_outliers, wide)):

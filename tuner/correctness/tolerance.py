@@ -33,24 +33,24 @@ def reassociation(func: Function, sizes: Mapping[str, int]) -> float:
 
     Includes the rounding of results to their own type.
     """
-    dims = (extent for buffer in func.buffers for extent in buffer.shape)
-    most = max((known_size(extent, sizes, 1) for extent in dims), default=1)
-    worst = max(
-        (
-            (_CONSTANT + _GROWTH * math.sqrt(_terms(block, sizes, most))) * each
-            for block, each in _rounded(func)
-        ),
-        default=0.0,
-    )
+    worst = of_terms(func, sizes)
     if not worst:
         return 0.0
     results = (p.buffer.dtype for p in func.params if p.role != "in")
     return worst + max((epsilon(d) for d in results if d.is_float), default=0.0)
 
 
-def rounding(func: Function) -> float:
-    """The largest epsilon of a type that the float reductions add up in; 0 for none."""
-    return max((each for _, each in _rounded(func)), default=0.0)
+def of_terms(func: Function, sizes: Mapping[str, int]) -> float:
+    """The permitted error of float reductions, relative to their terms; 0 for none."""
+    dims = (extent for buffer in func.buffers for extent in buffer.shape)
+    most = max((known_size(extent, sizes, 1) for extent in dims), default=1)
+    return max(
+        (
+            (_CONSTANT + _GROWTH * math.sqrt(_terms(block, sizes, most))) * each
+            for block, each in _rounded(func)
+        ),
+        default=0.0,
+    )
 
 
 def epsilon(dtype: DType) -> float:
