@@ -84,8 +84,12 @@ class Outcome:
         """Read the result of `to_json`; TuningError if malformed."""
         try:
             outcome = cls(
-                **{name: str(data[name]) for name in ("status", "reason", "ir")},
-                **{name: float(data[name]) for name in ("seconds", "spread", "error")},
+                status=str(data["status"]),
+                reason=str(data["reason"]),
+                seconds=float(data["seconds"]),
+                spread=float(data["spread"]),
+                error=float(data["error"]),
+                ir=str(data["ir"]),
                 spent={stage: float(took) for stage, took in data["spent"].items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as why:
