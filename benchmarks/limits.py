@@ -14,9 +14,9 @@ import numpy as np
 from benchmarks.work import Limit
 from tensorlang import build, ir, targets
 from tensorlang.ir import Const, Function, compute, function, placeholder, size, u32
+from tensorlang.schedules.library import schedules_for
 from tensorlang.schedules.streaming import Stream, stream
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.registry import schedules_for
 from tensorlang.tuner.limits.ceilings import CHAINS, LANES, Loops
 
 _STREAM: Final = Stream(lanes=64, chunk=64, nontemporal=True)

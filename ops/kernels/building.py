@@ -24,9 +24,9 @@ from tensorlang.runtime import cached_kernel
 from tensorlang.runtime.building import is_cached, name_kernel
 
 with lazy.modules(__name__):  # kernels from the cache need none of these
-    from tensorlang import schedules as library
     from tensorlang import scheduling
     from tensorlang.ir import digest as digests
+    from tensorlang.schedules import library
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from math import ceil, hypot, inf
 from typing import TypeVar
 
+from tensorlang import lazy
 from tensorlang.schedules.contraction.space import ROWS, VECTORS
 from tensorlang.schedules.cost.core import REFILL, Core
 from tensorlang.schedules.cost.traffic import Loops, Operand, moved
-from tensorlang.scheduling.knobs import Candidate, Value
+
+with lazy.modules(__name__):  # predictions alone need none of it
+    from tensorlang.scheduling import knobs
 
 T = TypeVar("T")
 
@@ -126,12 +129,12 @@ def compared(
     core: Core,
     candidates: Iterable[T],
     nest_of: Callable[[T], Nest],
-    knobs_of: Callable[[T], Mapping[str, Value]],
-) -> Iterator[Candidate]:
+    knobs_of: Callable[[T], Mapping[str, knobs.Value]],
+) -> Iterator[knobs.Candidate]:
     """What `fastest` compares, with the knobs of each."""
     for candidate in candidates:
         nest = nest_of(candidate)
-        yield Candidate(knobs_of(candidate), nest.cycles(core), nest.terms(core))
+        yield knobs.Candidate(knobs_of(candidate), nest.cycles(core), nest.terms(core))
 
 
 def fastest(

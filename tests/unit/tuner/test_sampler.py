@@ -13,9 +13,9 @@ import tensorlang.schedules  # noqa: F401 - what the fixture puts back, it must 
 from tensorlang import targets
 from tensorlang.ir.definitions.frontend import compute
 from tensorlang.ops import find, operator
+from tensorlang.schedules.library import SCHEDULES
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.knobs import Choice, Integer, Value
-from tensorlang.scheduling.registry import SCHEDULES
 from tensorlang.tuner.search.ranking import Ranking, values_of
 from tensorlang.tuner.search.search import Search
 from tensorlang.tuner.search.space import Space

@@ -13,8 +13,8 @@ import tensorlang.schedules  # noqa: F401 - what the fixture puts back, it must 
 from tensorlang import targets
 from tensorlang.ir.definitions.frontend import compute
 from tensorlang.ops import operator
+from tensorlang.schedules.library import SCHEDULES
 from tensorlang.scheduling import Knobs, Schedule, schedule
-from tensorlang.scheduling.registry import SCHEDULES
 from tensorlang.tuner.search.search import Search
 from tensorlang.tuner.search.space import Space
 from tensorlang.tuner.storage.rows import Row
