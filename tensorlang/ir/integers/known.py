@@ -62,7 +62,7 @@ def counted(extent: Expr) -> Range:
 
 
 # the priority of replacing a factor of a sum, given the others
-Order: TypeAlias = "Callable[[Expr, list[Expr]], int]"
+Order: TypeAlias = Callable[[Expr, list[Expr]], int]
 
 
 def _variables_first(factor: Expr, _others: list[Expr]) -> int:
@@ -82,6 +82,10 @@ def _quotients_first(factor: Expr, others: list[Expr]) -> int:
     if isinstance(factor, Var):
         return -sum(factor in variables(other) for other in compound)
     return -sum(factor in walk(other) for other in compound)
+
+
+# which sum is bounded, and the order of replacements; all that may help if None
+_Question: TypeAlias = tuple[frozenset[tuple[Monomial, int]], Order | None]
 
 
 @dataclass(slots=True)
@@ -119,7 +123,8 @@ class Known:
         self._exact: dict[Expr, bool] = {}
         self._found_ends: dict[tuple[Expr, int], Poly] = {}
         self._ends_of: dict[Expr, tuple[Poly | None, Poly | None]] = {}
-        self._uppers: dict[frozenset[tuple[Monomial, int]], int | None] = {}
+        self._uppers: dict[_Question, int | None] = {}
+        self._fitting: dict[frozenset[tuple[Monomial, int]], bool] = {}
 
     def inside(self, ranges: Mapping[Var, Range], facts: tuple[Poly, ...]) -> Known:
         """An inner scope with more ranges and facts, sharing results on outer ones."""
@@ -170,7 +175,14 @@ class Known:
             ((monomial, coefficient),) = total.items()
             if len(monomial) == coefficient == 1:
                 return True  # whatever the machine has computed
-        return within(self._coarse(total), _I64) or within(self.span(total), _I64)
+        key = frozenset(total.items())
+        found = self._fitting.get(key)
+        if found is None:
+            guesses = self._guesses[0]
+            found = within(self._coarse(total), _I64) or within(self.span(total), _I64)
+            if guesses == self._guesses[0]:
+                self._fitting[key] = found
+        return found
 
     def _coarse(self, total: Poly) -> Interval:
         """The interval of a sum, from those of its factors."""
@@ -185,12 +197,15 @@ class Known:
             span = BINARY["mul"](span, self.interval(factor))
         return span
 
-    def upper(self, total: Poly) -> int | None:
-        """The least upper bound found for a polynomial, None if there is none."""
+    def upper(self, total: Poly, order: Order | None = None) -> int | None:
+        """The least upper bound found for a polynomial, None if there is none.
+
+        Factors are replaced in one order, or in several.
+        """
         rest = Poly({m: c for m, c in total.items() if m})
         if not rest:
             return total.constant
-        key = frozenset(rest.items())
+        key = frozenset(rest.items()), order
         if key in self._uppers:
             bound = self._uppers[key]
         else:
@@ -202,13 +217,13 @@ class Known:
                 self._uppers[key] = bound
         return None if bound is None else bound + total.constant
 
-    def _upper(self, rest: Poly, key: frozenset[tuple[Monomial, int]]) -> int | None:
+    def _upper(self, rest: Poly, key: _Question) -> int | None:
         if key in self._uppers:
             return self._uppers[key]
         guesses = self._guesses[0]
-        search = _Search(_variables_first)
+        search = _Search(key[1] or _variables_first)
         found = [self._eliminate(rest, search)]
-        if search.matters:
+        if search.matters and key[1] is None:
             found.append(self._eliminate(rest, _Search(_variables_last)))
         bound = min((each for each in found if each is not None), default=None)
         if guesses == self._guesses[0]:
@@ -231,7 +246,7 @@ class Known:
             return True
         if any(self._follows(total, fact) for fact in self.facts):
             return True
-        above = self._eliminate(-total, _Search(_quotients_first))
+        above = self.upper(-total, _quotients_first)
         return above is not None and above <= 0
 
     def _follows(self, total: Poly, fact: Poly) -> bool:
