@@ -114,7 +114,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, fields
 from functools import lru_cache
 from threading import Lock
@@ -185,6 +185,20 @@ class Node:
 # ---------------------------------------------------------------- expressions
 
 
+def _left(op: str) -> _Operator:
+    """Python's operator for an operation, of the object on its left."""
+    return lambda a, b: binary(op, a, b)
+
+
+def _right(op: str) -> _Operator:
+    """The same of the object on its right."""
+    return lambda b, a: binary(op, a, b)
+
+
+def _comparison(op: str) -> _Operator:
+    return lambda a, b: compare(op, a, b)
+
+
 class Operand:
     """Builds expressions with Python's operators (`==` compares objects)."""
 
@@ -200,74 +214,22 @@ class Operand:
         """Apply an elementwise operator's formula to expressions."""
         return op.inlined(args, kwargs)
 
-    def __add__(self, other: ExprLike) -> Expr:
-        return binary("add", self, other)
-
-    def __radd__(self, other: ExprLike) -> Expr:
-        return binary("add", other, self)
-
-    def __sub__(self, other: ExprLike) -> Expr:
-        return binary("sub", self, other)
-
-    def __rsub__(self, other: ExprLike) -> Expr:
-        return binary("sub", other, self)
-
-    def __mul__(self, other: ExprLike) -> Expr:
-        return binary("mul", self, other)
-
-    def __rmul__(self, other: ExprLike) -> Expr:
-        return binary("mul", other, self)
-
-    def __truediv__(self, other: ExprLike) -> Expr:
-        return binary("div", self, other)
-
-    def __rtruediv__(self, other: ExprLike) -> Expr:
-        return binary("div", other, self)
-
-    def __floordiv__(self, other: ExprLike) -> Expr:
-        return binary("floordiv", self, other)
-
-    def __rfloordiv__(self, other: ExprLike) -> Expr:
-        return binary("floordiv", other, self)
-
-    def __mod__(self, other: ExprLike) -> Expr:
-        return binary("floormod", self, other)
-
-    def __rmod__(self, other: ExprLike) -> Expr:
-        return binary("floormod", other, self)
-
-    def __and__(self, other: ExprLike) -> Expr:
-        return binary("and", self, other)
-
-    def __or__(self, other: ExprLike) -> Expr:
-        return binary("or", self, other)
-
-    def __xor__(self, other: ExprLike) -> Expr:
-        return binary("xor", self, other)
-
-    def __lshift__(self, other: ExprLike) -> Expr:
-        return binary("shl", self, other)
-
-    def __rshift__(self, other: ExprLike) -> Expr:
-        return binary("shr", self, other)
+    __add__, __radd__ = _left("add"), _right("add")
+    __sub__, __rsub__ = _left("sub"), _right("sub")
+    __mul__, __rmul__ = _left("mul"), _right("mul")
+    __truediv__, __rtruediv__ = _left("div"), _right("div")
+    __floordiv__, __rfloordiv__ = _left("floordiv"), _right("floordiv")
+    __mod__, __rmod__ = _left("floormod"), _right("floormod")
+    __and__, __or__, __xor__ = _left("and"), _left("or"), _left("xor")
+    __lshift__, __rshift__ = _left("shl"), _left("shr")
+    __lt__, __le__ = _comparison("lt"), _comparison("le")
+    __gt__, __ge__ = _comparison("gt"), _comparison("ge")
 
     def __neg__(self) -> Expr:
         return Unary("neg", as_expr(self))
 
     def __invert__(self) -> Expr:
         return Unary("not", as_expr(self))
-
-    def __lt__(self, other: ExprLike) -> Expr:
-        return compare("lt", self, other)
-
-    def __le__(self, other: ExprLike) -> Expr:
-        return compare("le", self, other)
-
-    def __gt__(self, other: ExprLike) -> Expr:
-        return compare("gt", self, other)
-
-    def __ge__(self, other: ExprLike) -> Expr:
-        return compare("ge", self, other)
 
     def equal(self, other: ExprLike) -> Expr:
         """The comparison `self == other` as an expression."""
@@ -300,6 +262,7 @@ class Expr(Node, Operand):
 
 
 ExprLike: TypeAlias = "Operand | bool | int | float"
+_Operator: TypeAlias = Callable[[Operand, ExprLike], Expr]
 
 
 @node
