@@ -124,8 +124,7 @@ class DerivedGradient(Operator):
         """The shapes of the results of the operator's default workload."""
         made: Any = self.of.shape()
         several = self.results or self.is_listed
-        results: Shapes = made if several else (made,)
-        return results
+        return made if several else (made,)
 
     @property
     def stated(self) -> None:

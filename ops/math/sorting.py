@@ -78,8 +78,7 @@ def sort_grad(
 def _length(workload: Workload) -> int:
     axis = workload.named["axis"]
     assert isinstance(axis, int)
-    length: int = (workload.shapes[0] or (1,))[axis]
-    return length
+    return (workload.shapes[0] or (1,))[axis]
 
 
 def _long(workload: Workload) -> bool:

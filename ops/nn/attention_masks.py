@@ -84,8 +84,7 @@ class Mask:
         def element(*at: ir.Expr) -> ir.Expr:
             *first, key, query = at
             place = (*first, ir.binary("min", query, ir.as_expr(queries - 1)), key)
-            value: ir.Expr = self.tensor[place]
-            return value
+            return self.tensor[place]
 
         padded = (queries + (LANES - 1)) // LANES * LANES
         made = ir.compute((*lead, keys, padded), element, "mask_in_lanes")

@@ -305,8 +305,7 @@ def gru_cell(
         n = ir.tanh(x("n", b, j) + r * y("n", b, j))
         return ir.stored((1.0 - z) * n + z * ir.wide(h[b, j]), h.dtype)
 
-    made: ir.Tensor = ir.compute((rows, size), element, "y")
-    return made
+    return ir.compute((rows, size), element, "y")
 
 
 def _checked(gates: ir.Tensor, state: ir.Tensor, count: int) -> tuple[ir.Expr, ir.Expr]:

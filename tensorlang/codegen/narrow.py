@@ -29,8 +29,7 @@ def widen_narrow(function: ir.Function) -> ir.Function:
 
 def widened(expr: ir.Expr) -> ir.Expr:
     """An expression without such arithmetic."""
-    made: ir.Expr = _visit(expr)
-    return made
+    return _visit(expr)
 
 
 @rewriter

@@ -140,8 +140,7 @@ def _promoted(
     def converted(name: str, argument: Argument) -> Argument:
         def cast(value: Value) -> Value:
             kind = casts.get((name, value))
-            made: Value = value if kind is None else math.cast(value, kind)
-            return made
+            return value if kind is None else math.cast(value, kind)
 
         return map_values(argument, cast)
 

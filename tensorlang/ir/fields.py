@@ -83,8 +83,7 @@ def _changing(
     ]
     lines.append(f"return {make}({', '.join(given)})")
     known = {"kind": kind, "seq": seq, "changed": _changed}
-    made: Callable[[Any, Change], Any] = generated(kind, "rebuild", lines, known)
-    return made
+    return generated(kind, "rebuild", lines, known)
 
 
 def _children(kind: type) -> Callable[[Any], tuple[Any, ...]]:
@@ -105,8 +104,7 @@ def _tuple(
     kind: type, name: str, parts: list[str]
 ) -> Callable[[Any], tuple[object, ...]]:
     lines = [f"def {name}(node):", f"return ({''.join(part + ', ' for part in parts)})"]
-    made: Callable[[Any], tuple[Any, ...]] = generated(kind, name, lines, {})
-    return made
+    return generated(kind, name, lines, {})
 
 
 def _spread(name: str, text: str) -> str:

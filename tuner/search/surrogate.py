@@ -89,5 +89,4 @@ class Surrogate:
         pieces = (between[at : at + rows] for at in range(0, len(between), rows))
         sums = [np.square(piece @ self._root.T).sum(axis=1) for piece in pieces]
         explained = np.concatenate(sums)
-        found: Floats = np.sqrt(np.maximum(self.spread**2 - explained, 0.0))
-        return found
+        return np.sqrt(np.maximum(self.spread**2 - explained, 0.0))

@@ -101,5 +101,4 @@ class LaneAnalysis:
 
     def renumbered(self, expr: ir.Expr, lane: ir.Expr) -> ir.Expr:
         """An expression with the lane number replaced."""
-        made: ir.Expr = substitute(expr, {self.lane: lane})
-        return made
+        return substitute(expr, {self.lane: lane})

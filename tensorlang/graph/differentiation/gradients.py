@@ -121,8 +121,7 @@ def is_float(value: Value) -> bool:
 
 def or_zeros(gradient: Value | None, value: Value) -> Value:
     """The gradient, or zeros for None."""
-    made: Value = zeros(value.spec) if gradient is None else gradient
-    return made
+    return zeros(value.spec) if gradient is None else gradient
 
 
 def of_operator(site: Site) -> Gradients:

@@ -184,5 +184,4 @@ def _reshaped(x: Tensor, shape: Shape) -> Tensor:
     before = x.node
     if before is not None and before.id == "nn.reshape" and x.shape != shape:
         x = arguments_of(before)["x"]
-    made: Tensor = x if x.shape == shape else nn.reshape(x, shape)
-    return made
+    return x if x.shape == shape else nn.reshape(x, shape)

@@ -192,8 +192,7 @@ class _Costs:
         return transposing(size, value.spec.dtype, self._target)
 
     def _shape(self, value: Value) -> tuple[int, ...]:
-        shape: tuple[int, ...] = at_sizes(value.shape, self._sizes)
-        return shape
+        return at_sizes(value.shape, self._sizes)
 
 
 _WINDOW: Final = ("stride", "padding", "dilation", "groups", "layout")

@@ -256,8 +256,7 @@ class _Sum:
             found = total[i]
             return stored(Select(empty, as_expr(0.0, found.dtype), found), of.dtype)
 
-        made: Tensor = compute(total.shape, rounded, name)
-        return made
+        return compute(total.shape, rounded, name)
 
     def _at_once(self) -> Tensor:
         """Sum in a single stage."""
@@ -272,8 +271,7 @@ class _Sum:
             return fold(value, list(axes.values()))
 
         shape = [of.extents[n] for n in kept]
-        made: Tensor = compute(shape, element, f"sum_{self._like}")
-        return made
+        return compute(shape, element, f"sum_{self._like}")
 
     def _chunked(self) -> Tensor:
         """Two-stage chunked sum over rows.
@@ -298,7 +296,6 @@ class _Sum:
 
         sums = compute([parts, *shape], partial, f"sum_{self._like}")
         part = reduce_axis(parts, "part")
-        made: Tensor = compute(
+        return compute(
             shape, lambda *i: fold(sums[part.var, *i], part), f"all_{self._like}"
         )
-        return made

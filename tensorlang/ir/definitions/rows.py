@@ -206,8 +206,7 @@ class Rows:
 
     def row(self, value: Callable[[Index], Expr], name: str) -> Tensor:
         """One value per row."""
-        made: Tensor = compute(self.of(self.array.shape), lambda *row: value(row), name)
-        return made
+        return compute(self.of(self.array.shape), lambda *row: value(row), name)
 
     def down(
         self, reducer: str | Reducer, value: Value, name: str | tuple[str, ...]

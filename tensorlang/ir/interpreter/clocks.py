@@ -148,10 +148,7 @@ class Clocks:
     def phases(self, lanes: Lanes, number: Array) -> Array:
         """The number of phases of an object whose end each lane's warp has seen."""
         thread = self._number(lanes)
-        known: Array = self.seen[
-            self._block[thread], self._warp[thread], self.warps + number
-        ]
-        return known
+        return self.seen[self._block[thread], self._warp[thread], self.warps + number]
 
     def acquire(self, lanes: Lanes, number: Array) -> None:
         """The warps of these lanes have waited: they see what the arrivals had seen."""

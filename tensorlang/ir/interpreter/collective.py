@@ -35,8 +35,7 @@ def evaluate_collective(node: Call, lanes: Lanes, args: Sequence[Array]) -> Arra
     rows = [_rows(arg, lanes.count)[order] for arg in args]
     grouped = [row.reshape(-1, WARP, *row.shape[1:]) for row in rows]
     result = semantics.call(node.name, *grouped)
-    flat: Array = result.reshape(-1, *result.shape[2:])[back]
-    return flat
+    return result.reshape(-1, *result.shape[2:])[back]
 
 
 def _rows(value: Array, count: int) -> Array:

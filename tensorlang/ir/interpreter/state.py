@@ -110,8 +110,7 @@ class Machine:
         found = self._derived.get(key)
         if found is None:  # the node is kept alive, so that its id stays unique
             found = self._derived[key] = node, make(node)
-        result: T = found[1]
-        return result
+        return found[1]
 
     def step(self) -> None:
         """Count one statement; InterpreterError if the fuel is exhausted."""

@@ -33,10 +33,7 @@ def _along(x: Tensor, given: Operand, axis: int, block: int) -> Tensor:
     if block:
         if value.ndim != x.ndim:
             raise ShapeError(f"scales of {value.spec} for blocks of {x.spec}")
-        wide: Tensor = repeated(value, at, block)[
-            (*[slice(None)] * at, slice(0, x.shape[at]))
-        ]
-        return wide
+        return repeated(value, at, block)[(*[slice(None)] * at, slice(0, x.shape[at]))]
     if value.shape != (x.shape[at],):
         raise ShapeError(f"scales of {value.spec} along axis {axis} of {x.spec}")
     made: Tensor = nn.reshape(value, (-1, *[1] * (x.ndim - at - 1)))

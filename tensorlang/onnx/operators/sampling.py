@@ -66,8 +66,7 @@ class _Line:
     def place(self, at: Tensor) -> Tensor:
         """The coordinate in pixels of a place from -1 to 1."""
         span, edge = (self.size - 1, 0.0) if self.align_corners else (self.size, 0.5)
-        made: Tensor = (at + 1.0) * 0.5 * float(span) - edge
-        return made
+        return (at + 1.0) * 0.5 * float(span) - edge
 
     def taps(self, at: Tensor, mode: str) -> Iterator[tuple[Tensor, Tensor]]:
         """The pixels that are read, and their weights."""

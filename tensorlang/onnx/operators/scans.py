@@ -10,7 +10,7 @@ import numpy as np
 from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.recurrent import stacked
 from tensorlang.graph.specs import Dim
-from tensorlang.graph.values import Key, Tensor
+from tensorlang.graph.values import Key
 from tensorlang.onnx.calls import Call, Held, Operand, Several
 from tensorlang.onnx.folding import to_value
 from tensorlang.onnx.operators.data_movement import axis_of
@@ -38,8 +38,7 @@ def joined(rows: Iterable[Held], axis: int = 0) -> Operand:
     made = stacked([to_value(each) for each in tensors])
     at = axis_of(axis, made.ndim)
     order = [*range(1, at + 1), 0, *range(at + 1, made.ndim)]
-    moved: Tensor = nn.transpose(made, order) if at else made
-    return moved
+    return nn.transpose(made, order) if at else made
 
 
 def check_turns(count: int) -> None:

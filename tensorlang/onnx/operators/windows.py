@@ -149,8 +149,7 @@ def means(x: Tensor, windows: Windows, count_include_pad: bool) -> Tensor:
 
 def _wide(x: Tensor) -> Tensor:
     """Halves as f32, in which their sums do not overflow; others as they are."""
-    made: Tensor = x if x.spec.numpy.itemsize >= 4 else math.cast(x, "f32")
-    return made
+    return x if x.spec.numpy.itemsize >= 4 else math.cast(x, "f32")
 
 
 @reads("LpPool")
