@@ -73,12 +73,10 @@ def _row(  # noqa: PLR0917 - the columns of a table
     return DotProduct(name, *types, lanes, group, f"llvm.{llvm}", features)
 
 
-_BF16, _MIXED, _SIGNED, _UNSIGNED = (
-    ("f32", "bf16", "bf16"),
-    ("i32", "u8", "i8"),
-    ("i32", "i8", "i8"),
-    ("i32", "u8", "u8"),
-)
+_BF16 = ("f32", "bf16", "bf16")
+_MIXED = ("i32", "u8", "i8")
+_SIGNED = ("i32", "i8", "i8")
+_UNSIGNED = ("i32", "u8", "u8")
 _ROWS: Final = (
     # name, types, lanes, group, LLVM intrinsic, features; the widest first
     _row("dpbf16ps", _BF16, 16, 2, "x86.avx512bf16.dpbf16ps.512", "avx512_bf16"),

@@ -98,11 +98,9 @@ def repeated(  # noqa: PLR0917 - as `tensors.call`
         return None
     like = next(array for array in given if type(array) is not np.ndarray)
     result = found.result(like, out)
-    return (
-        (found.launch, (*arrays, result, *scalars), result)
-        if result is not None
-        else None
-    )
+    if result is not None:
+        return (found.launch, (*arrays, result, *scalars), result)
+    return None
 
 
 def remember(  # noqa: PLR0917 - as `repeated`
@@ -114,10 +112,8 @@ def remember(  # noqa: PLR0917 - as `repeated`
     out: Any,
 ) -> None:
     """Cache the launch of a call with PyTorch tensors on an NVIDIA GPU."""
-    key, kernel = (
-        _key(_with_tensor(arrays, out), target, attributes),
-        op.built(ready.launch),
-    )
+    key = _key(_with_tensor(arrays, out), target, attributes)
+    kernel = op.built(ready.launch)
     if ready.single is None or key is None or not hasattr(kernel, "cached_launch"):
         return
     shape, inner, dtype = ready.single

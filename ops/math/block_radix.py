@@ -270,11 +270,9 @@ class _Held:
 
         def item(t: ir.Var, i: ir.Var) -> ir.Stmt:
             here = i * radix.scan.threads + t
-            at, key, value = (
-                ir.Var("at", ir.i64),
-                ir.Var("sort_key", radix.kind),
-                ir.Var("value", ir.i32),
-            )
+            at = ir.Var("at", ir.i64)
+            key = ir.Var("sort_key", radix.kind)
+            value = ir.Var("value", ir.i32)
             lets: list[ir.Stmt] = [ir.Let(key, self.key(here))]
             if radix.ordered:
                 lets.append(ir.Let(value, self.values[_spread(self.values, here)]))
@@ -326,10 +324,8 @@ class _Held:
 
         def item(t: ir.Var, i: ir.Var) -> list[ir.Stmt]:
             here = t * items + i
-            key, counter = (
-                ir.Var("sort_key", self.radix.kind),
-                ir.Var("counter", ir.i64),
-            )
+            key = ir.Var("sort_key", self.radix.kind)
+            counter = ir.Var("counter", ir.i64)
             half, old = ir.Var("half", ir.u32), ir.Var("old", ir.u32)
             _, place, bits = self._place(key, shift, t)
             made: list[ir.Stmt] = [

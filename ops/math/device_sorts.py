@@ -48,10 +48,8 @@ def in_parts(
     The first pass reads with `read`, the last one stores with `final`.
     """
     shape = (ir.as_expr(min(count, 2)), radix.rows, radix.length)
-    keys, order = (
-        ir.Buffer("moved_keys", radix.kind, shape),
-        ir.Buffer("moved_order", ir.i32, shape),
-    )
+    keys = ir.Buffer("moved_keys", radix.kind, shape)
+    order = ir.Buffer("moved_order", ir.i32, shape)
 
     def passed(digit: ir.Var) -> ir.Stmt:
         here, there = digit % 2, (digit + 1) % 2

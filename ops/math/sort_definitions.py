@@ -206,10 +206,8 @@ class _Radix:
         return ((key >> (digit * _BITS)) & (BINS - 1)).cast(ir.i64)
 
     def _count(self, digit: int, keys: ir.Buffer, count: ir.Buffer) -> ir.Stmt:
-        step, found = (
-            ir.nests.axis(f"count_{digit}", self.sort.rows.length, "ordered"),
-            ir.Var("bin", ir.i64),
-        )
+        step = ir.nests.axis(f"count_{digit}", self.sort.rows.length, "ordered")
+        found = ir.Var("bin", ir.i64)
         body = ir.seq(
             ir.Let(found, self._bin(digit, keys, step.var)),
             ir.Store(count, (found,), ir.Load(count, (found,)) + 1),

@@ -46,12 +46,10 @@ def packed_weights(w: ir.Tensor, rank: int, *, back: bool) -> ir.Tensor:
     inner = len(folded)
 
     def element(at: Indices) -> ir.Expr:
-        group, c, tap, o = (
-            at[: len(groups)],
-            at[len(groups) :][:inner],
-            at[-1 - rank : -1],
-            at[-1],
-        )
+        group = at[: len(groups)]
+        c = at[len(groups) :][:inner]
+        tap = at[-1 - rank : -1]
+        o = at[-1]
         own = (*c, o) if back else (o, *c)
         return ir.wide(w[(*group, *own, *tap)])
 

@@ -162,10 +162,8 @@ def children(
 ) -> KeyWords:
     """The children of a key, or of each key of a batch: row i is H(key, start + i)."""
     source = Source.of(key, "packed", start)
-    rows, (count,) = (
-        tuple(map(ir.as_expr, source.rows)),
-        map(ir.as_expr, counts or (1,)),
-    )
+    rows = tuple(map(ir.as_expr, source.rows))
+    (count,) = map(ir.as_expr, counts or (1,))
     width = source.how.key_words
     out = ir.Buffer("out", source.word, (*rows, count, ir.as_expr(width)))
     stage = ir.Stage(statements(source.nest(out, count)), (out,), (source.keys,))

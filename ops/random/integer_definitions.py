@@ -206,11 +206,9 @@ def categorical(
     columns]`, for logits `[rows, classes, columns]`.
     """
     at = ir.rows.axis_of(axis, logits.ndim)
-    classes, before, behind = (
-        logits.shape[at],
-        logits.shape[:at],
-        logits.shape[at + 1 :],
-    )
+    classes = logits.shape[at]
+    before = logits.shape[:at]
+    behind = logits.shape[at + 1 :]
     rest = (*before, *behind)
     full = rest if shape is None else tuple(shape)
     ahead = full[: max(0, len(full) - len(rest))]

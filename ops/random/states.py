@@ -195,11 +195,9 @@ def _members(group: int | bytes | None, size: int) -> NDArray[np.int64]:
     """The elements of a group, in a ledger of `size` elements."""
     if group is None:
         return np.arange(size)
-    return (
-        np.frombuffer(group, np.int64)
-        if isinstance(group, bytes)
-        else np.array([group])
-    )
+    if isinstance(group, bytes):
+        return np.frombuffer(group, np.int64)
+    return np.array([group])
 
 
 def _overlapping(ledger: Ledger, ids: Ids) -> list[Intervals]:

@@ -20,9 +20,8 @@ def refuse_missing(function: Function, target: Target) -> None:
     for entry in collectives_in(function.body):
         if entry.feature not in target.features:
             raise CodegenError(
-                f"{entry.name} is a {entry.scope} collective, which {target} "
-                f"does not support: it lacks {entry.feature!r}; schedule it as "
-                "plain loops"
+                f"{entry.name} is a {entry.scope} collective, which {target} does not "
+                f"support: it lacks {entry.feature!r}; schedule it as plain loops"
             )
 
 

@@ -100,11 +100,9 @@ def _largest(
             case ir.Binary(op="floormod", b=ir.Const(value=modulus)):
                 whole = visit(expr.a)
                 cut = int(modulus) - 1
-                return (
-                    ir.as_expr(min(cut, int(whole.value)))
-                    if isinstance(whole, ir.Const)
-                    else ir.as_expr(cut)
-                )
+                if isinstance(whole, ir.Const):
+                    return ir.as_expr(min(cut, int(whole.value)))
+                return ir.as_expr(cut)
             case ir.Binary(op="floordiv", b=ir.Const()):
                 return make("floordiv", visit(expr.a), expr.b)
             case ir.Binary(op="sub"):

@@ -57,10 +57,8 @@ def summary(
     found["copies"] = list(_copies(function, lowered, rows))
     if knobs.values:
         why = [*(each.said for each in compared), *reasons(knobs)]
-        found["knobs"], found["why"] = (
-            [settings(knobs.values)],
-            ["; ".join(why) or _USUAL],
-        )
+        found["knobs"] = [settings(knobs.values)]
+        found["why"] = ["; ".join(why) or _USUAL]
     found["search"] = ["; ".join(search.reasons) if search else _NOT_SEARCHED]
     found["limit"] = list(_limit(limits))
     return {n: ", ".join(dict.fromkeys(said)) for n, said in found.items() if said}

@@ -94,10 +94,8 @@ class _Exporter:
         folder: Path,
     ) -> Exported:
         """Export the program, with its first inputs and outputs as arguments."""
-        inputs, outputs = (
-            self.program.inputs[: count[0]],
-            self.program.outputs[: count[1]],
-        )
+        inputs = self.program.inputs[: count[0]]
+        outputs = self.program.outputs[: count[1]]
         sizes = [batch] if isinstance(batch, int) else sorted({*batch})
         _check(inputs, sizes)
         self.arrays = tuple(_arrays(inputs, outputs))

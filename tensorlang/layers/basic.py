@@ -41,10 +41,8 @@ class Dense(Layer):
     ) -> None:
         """Set the number of outputs and the initialisers; None means no bias."""
         super().__init__()
-        self.units, self.activation = (
-            checked_integer("units of Dense", units, 0),
-            activation,
-        )
+        self.units = checked_integer("units of Dense", units, 0)
+        self.activation = activation
         self.begin = weight, bias
 
     def apply(self, x: Tensor) -> OpResult:

@@ -315,11 +315,9 @@ def _trained(
     trainer: Trainer, part: Sequence[Array], *, look: bool
 ) -> tuple[float, Outputs | None]:
     """Loss and outputs of a step; no outputs unless they are needed."""
-    return (
-        trainer.train_minibatch(*part)
-        if look
-        else (trainer.train_one_batch(*part), None)
-    )
+    if look:
+        return trainer.train_minibatch(*part)
+    return trainer.train_one_batch(*part), None
 
 
 def evaluated(

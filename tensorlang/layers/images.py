@@ -41,10 +41,8 @@ class _Convolution(Layer):
         """Set number and size of the filters, and the initialisers."""
         super().__init__()
         name = type(self).__name__
-        self.filters, self.activation = (
-            checked_integer(f"filters of {name}", filters),
-            activation,
-        )
+        self.filters = checked_integer(f"filters of {name}", filters)
+        self.activation = activation
         sizes = (size,) * self.rank if isinstance(size, int) else tuple(size)
         self.size = tuple(checked_integer(f"size of {name}", each) for each in sizes)
         if len(self.size) != self.rank:

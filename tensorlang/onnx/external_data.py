@@ -292,8 +292,7 @@ def file_inside(folder: Path, location: str, name: str) -> Path:
         pass
     raise WeightError(
         f"weight {name!r} is located in {location!r:.80}, which is not a regular file "
-        "in "
-        "the model's folder"
+        "in the model's folder"
     )
 
 

@@ -97,8 +97,7 @@ class Writer:
         if missing:
             raise GraphError(
                 f"{graph.name} has {', '.join(sorted(missing))}, which cannot be "
-                "written "
-                "as ONNX"
+                "written as ONNX"
             )
         for node in graph.nodes:
             made = WRITERS[node.id](self, node)

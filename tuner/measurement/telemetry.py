@@ -85,11 +85,9 @@ def described(states: Sequence[State | None]) -> str:
     )
     slow = sorted({reason for state in known for reason in state.slowed})
     count = sum(bool(state.slowed) for state in known)
-    return (
-        f"{said}, slowed by {' and '.join(slow)} in {count} of {len(known)}"
-        if (slow)
-        else said
-    )
+    if slow:
+        return f"{said}, slowed by {' and '.join(slow)} in {count} of {len(known)}"
+    return said
 
 
 def _silent() -> State | None:

@@ -188,10 +188,8 @@ def _rounded_to_f16(near: ir.Expr) -> ir.Expr:
     normal = (size + (0xFFF - _REBIASED) + ((size >> 13) & 1)) >> 13
     small = _bits(ir.Bitcast(near.dtype, size) + 0.5) - _HALF
     finite = ir.select(size < _SMALLEST_F16, small, normal)
-    number, infinity = (
-        near.equal(near),
-        ir.splat(ir.Const(_F16_INFINITY, u32), _count(near)),
-    )
+    number = near.equal(near)
+    infinity = ir.splat(ir.Const(_F16_INFINITY, u32), _count(near))
     rounded = ir.select(size < _65536, finite, ir.select(number, infinity, _F16_NAN))
     half = ir.Cast(_of(u16, near), rounded | ((bits >> 16) & _SIGN))
     return ir.Bitcast(DType("f16", _count(near)), half)

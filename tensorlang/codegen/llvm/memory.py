@@ -76,11 +76,9 @@ def alignment(builder: Builder, access: ir.Load | ir.Store) -> int:
     if access.buffer not in builder.aligned:
         return size
     base = index.base if isinstance(index, ir.Ramp) else index
-    return (
-        gcd(_LINE, multiple(base, builder.multiples) * size)
-        if contiguous(index)
-        else size
-    )
+    if contiguous(index):
+        return gcd(_LINE, multiple(base, builder.multiples) * size)
+    return size
 
 
 def load(builder: Builder, expr: ir.Load, mask: str | None, value: Value) -> str:

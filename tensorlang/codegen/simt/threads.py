@@ -98,11 +98,9 @@ def _without(stmt: ir.Stmt, scratch: tuple[ir.Buffer, ...]) -> ir.Stmt:
     """The statement without the allocations of these buffers."""
 
     def left(part: ir.Stmt) -> ir.Stmt:
-        return (
-            ir.Seq(())
-            if isinstance(part, ir.Alloc) and part.buffer in scratch
-            else part
-        )
+        if isinstance(part, ir.Alloc) and part.buffer in scratch:
+            return ir.Seq(())
+        return part
 
     return transform_statements(stmt, left)
 

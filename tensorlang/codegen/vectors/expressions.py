@@ -61,11 +61,9 @@ class Lanes:
     def _binary(self, expr: ir.Binary) -> ir.Expr:
         a, b = self.over(expr.a), self.over(expr.b)
         if a.dtype.lanes == b.dtype.lanes == 1:
-            return (
-                expr
-                if a is expr.a and b is expr.b
-                else make(expr.op, a, b, expr.contract)
-            )
+            if a is expr.a and b is expr.b:
+                return expr
+            return make(expr.op, a, b, expr.contract)
         stepped = _stepped(expr.op, a, b, self.count)
         if stepped is None:
             stepped = self.divided(expr.op, a, b)

@@ -227,8 +227,7 @@ class Binder:
             wanted = "run it in a Context of a Network, which has the weights"
         raise GraphError(
             f"{self.graph.name} needs {value.name or value.spec}, which is not one of "
-            "its "
-            f"inputs; {wanted}"
+            f"its inputs; {wanted}"
         )
 
     # --------------------------------------------------------------- memory

@@ -141,6 +141,5 @@ def _loop(node: Node) -> None:
                 raise KeyReuseError(
                     f"{name} from outside of the loop at {node.place} is "
                     f"{found[0].verb} at {found[0].where}, again in each iteration; "
-                    "carry "
-                    "it through the loop, and split it there"
+                    "carry it through the loop, and split it there"
                 )

@@ -24,13 +24,11 @@ _NOT_INITIALIZED: Final = 3
 _LOST: Final = frozenset({214, 700, 702, 709, 710, *range(714, 720), 999})
 _LIBRARY: Final = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
-_P, _I, _U, _S, _U64 = (
-    ctypes.c_void_p,
-    ctypes.c_int,
-    ctypes.c_uint,
-    ctypes.c_size_t,
-    ctypes.c_uint64,
-)
+_P = ctypes.c_void_p
+_I = ctypes.c_int
+_U = ctypes.c_uint
+_S = ctypes.c_size_t
+_U64 = ctypes.c_uint64
 # the functions that are called, with their parameter types
 FUNCTIONS: Final[dict[str, tuple[type, ...]]] = {
     "cuGetErrorName": (_I, _P),

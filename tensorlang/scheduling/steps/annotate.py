@@ -223,8 +223,7 @@ def _need_short_expansion(path: tree.Path) -> None:
     if total > EXPANSION_LIMIT:
         raise ScheduleError(
             f"unroll: loop {loop.var.name!r} and the unrolled loops around it and "
-            f"inside have {total} iterations; at most {EXPANSION_LIMIT} are "
-            "unrolled"
+            f"inside have {total} iterations; at most {EXPANSION_LIMIT} are unrolled"
         )
 
 

@@ -28,11 +28,9 @@ from tensorlang.scheduling.analysis.temporaries import (
 @legality("an epilogue runs once for each element")
 def once_each(maker: tree.Path, reader: tree.Path, store: ir.Store) -> str | None:
     """Every element is computed once, and the epilogue has an instance for each."""
-    block, loops, user = (
-        tree.block_of(maker),
-        tree.enclosing_loops(maker),
-        tree.block_of(reader),
-    )
+    block = tree.block_of(maker)
+    loops = tree.enclosing_loops(maker)
+    user = tree.block_of(reader)
     axes = {axis.var: axis for axis in block.axes}
     named = [
         axes[i].value for i in store.indices if isinstance(i, ir.Var) and i in axes
@@ -199,11 +197,9 @@ _AROUND = ir.For, ir.If, ir.While  # visited by their parts
 
 
 def _loop_name(loop: ir.For | ir.While) -> str:
-    return (
-        f"loop {loop.var.name!r}"
-        if isinstance(loop, ir.For)
-        else f"while {loop.cond!r}"
-    )
+    if isinstance(loop, ir.For):
+        return f"loop {loop.var.name!r}"
+    return f"while {loop.cond!r}"
 
 
 @legality("an epilogue can run as soon as its element is computed")

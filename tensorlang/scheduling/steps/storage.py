@@ -168,10 +168,8 @@ def _at_zero(
 @legality("a result holds a temporary until it overwrites it")
 def made_in_place(maker: tree.Path, buffer: ir.Buffer, store: ir.Store) -> str | None:
     """Each element of the result is written last, from the temporary's same element."""
-    block, axes = (
-        tree.block_of(maker),
-        {a.var: a.value for a in tree.block_of(maker).axes},
-    )
+    block = tree.block_of(maker)
+    axes = {a.var: a.value for a in tree.block_of(maker).axes}
     if any(
         isinstance(node, ir.Load)
         and node.buffer == buffer
