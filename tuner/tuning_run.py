@@ -313,9 +313,8 @@ class Run:
 
     def _done(self, search: Search, suggestion: Suggestion, default: Candidate) -> bool:
         if suggestion.candidate == default:
-            return (
-                False  # continue until something is correct, however short the budget
-            )
+            # continue until something is correct, however short the budget
+            return False
         return self._over(search, default)
 
     def _over(self, search: Search, default: Candidate) -> bool:

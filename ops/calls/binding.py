@@ -51,9 +51,8 @@ if TYPE_CHECKING:
 
 _PLAIN: Final = {np.ndarray}
 _PYTHON: Final = (float, int, bool, np.float64)  # the types of numbers
-IN_ALL: Final = (
-    65504.0  # the largest f16: every float type represents numbers up to this
-)
+# the largest f16: every float type represents numbers up to this
+IN_ALL: Final = 65504.0
 
 
 class _Piece(NamedTuple):

@@ -239,9 +239,8 @@ def _seen_as(
         ir.as_dtype(array.dtype)
         shape = op.view(array.shape, **attributes)
     except TensorlangError:
-        ready = _prepared(
-            op, key, [array], attributes, NOWHERE
-        )  # names the operator in errors
+        # names the operator in errors
+        ready = _prepared(op, key, [array], attributes, NOWHERE)
         shape = ready.results[0][0]
     check_result(op.id, shape)
     if len(op.kernels) > _MOST_KNOWN:

@@ -234,9 +234,8 @@ def _tile(s: Schedule, piece: str, product: Product, tile: _Tile) -> None:
     s.reorder(tall, *folded, row, vector, lane)
     write, _ = s.cache_write(piece, product.name, "register", at=tall)
     few = 2 * rows * tile.vectors <= core(s, piece).registers
-    written = (
-        folded[-1:] if few and not product.k else []
-    )  # neighbouring taps then share values
+    # neighbouring taps then share values
+    written = folded[-1:] if few and not product.k else []
     if product.depthwise and rows * prod(extents(s, folded)) <= MOST_TAPS:
         written = folded
     for loop in (*written, row, vector):

@@ -31,9 +31,8 @@ class Several(tuple[Operand, ...]):
 Held: TypeAlias = Tensor | Key | np.ndarray | Several | None  # the value of a name
 # an attribute: a number, string, numbers, an array, or a graph
 Attribute: TypeAlias = "int | float | str | tuple[float, ...] | np.ndarray | GraphProto"
-Around: TypeAlias = Mapping[
-    str, Held | TensorlangError
-]  # values by name; or the error that explains a missing one
+# values by name; or the error that explains a missing one
+Around: TypeAlias = Mapping[str, Held | TensorlangError]
 
 
 class Call:

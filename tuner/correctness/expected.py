@@ -20,9 +20,8 @@ from tensorlang.runtime.arrays.host_arrays import Array
 OWN_ERRORS: Final = 4.0  # permitted error as a multiple of the reference's own
 # relative to the largest number: such sums may overflow in another order
 _NEAR_OVERFLOW: Final = 2.0**-20
-_USUAL: Final = (
-    64.0  # times the typical magnitude; larger values only get their own error
-)
+# times the typical magnitude; larger values only get their own error
+_USUAL: Final = 64.0
 _TYPICAL: Final = 16.0  # times the median; larger values are excluded from the mean
 
 

@@ -26,9 +26,8 @@ Constants: TypeAlias = Mapping[np.dtype, tuple[Any, ...]]
 SEED: Final = 1
 RANDOM: Final = ("random values", plain(SEED))
 MILD: Final = 16.0  # the largest mild magnitude
-_HUGE: Final = (
-    1 / 4
-)  # fraction of a type's largest exponent from which numbers are huge
+# fraction of a type's largest exponent from which numbers are huge
+_HUGE: Final = 1 / 4
 # fractions of the largest exponent whose small multiples avoid it
 _EXPONENTS: Final = (-0.9, -0.6, -0.3, -0.1, 0.1, 0.2, 0.28, 0.38, 0.7, 0.9)
 _NUMBERS: Final = (0.0, 1.0, 0.5, 2.0, 3.0, 17.0, 88.75, 104.0, 127.5, 1000.0, 30000.0)

@@ -36,9 +36,8 @@ Call = Callable[[], object]
 _SAMPLE: Final = 0.003  # minimum seconds per sample
 _HOPELESS: Final = 3.0  # times the best: not worth a second run
 _ROUNDS: Final = 7
-_FLUSHED_BYTES: Final = (
-    512 << 20
-)  # writing it takes longer than the host needs for a call
+# writing it takes longer than the host needs for a call
+_FLUSHED_BYTES: Final = 512 << 20
 _MOST_RUNS: Final = 30
 _WARM_UP: Final = 0.05  # seconds for the GPU's clock to ramp up
 _MARGIN: Final = 1.5  # factor on the host's time per call

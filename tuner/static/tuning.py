@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from tensorlang.tuner.tuning_run import Run
     from tensorlang.tuner.workers.protocol import Candidate
 
-WORTH: Final = (
-    0.97  # of the default's estimate; closer ones are indistinguishable to the model
-)
+# share of the default's estimate; closer ones are indistinguishable to the model
+WORTH: Final = 0.97
 SAID: Final = "estimated by static cost, nothing was run"
 
 

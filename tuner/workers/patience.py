@@ -52,9 +52,8 @@ class Patience:
     def _look(self, now: float) -> None:
         """Count what has passed since the last look."""
         waits = _waits(self._process)
-        passed = min(
-            now - self._seen, 2 * _STEP
-        )  # more means that this process was suspended
+        # more means that this process was suspended
+        passed = min(now - self._seen, 2 * _STEP)
         if _is_suspended(self._process):
             self._asleep += passed
             self.suspended = self._asleep >= _ASLEEP

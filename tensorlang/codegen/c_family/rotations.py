@@ -15,9 +15,8 @@ from tensorlang.ir.dtypes import u32
 from tensorlang.ir.nodes import Call, Const, Node
 from tensorlang.ir.visit import walk
 
-_SHARE: Final = (
-    0.3  # of rotations: at quarter rate, multiplications then take no longer
-)
+# share of rotations: at quarter rate, multiplications then take no longer
+_SHARE: Final = 0.3
 _FEW: Final = 8  # rotations: fewer are not worth it
 
 

@@ -84,9 +84,8 @@ class Machine:
     run: BlockRun | None = None
     last: dict[str, Array] = field(default_factory=dict)  # by block: `order`
     instances: int = 0
-    updated: frozenset[int] = (
-        frozenset()
-    )  # loads of the elements the current store updates
+    # loads of the elements the current store updates
+    updated: frozenset[int] = frozenset()
     serial_only: set[int] = field(default_factory=set)  # loops known not to batch
     words: dict[Laid, list[Array]] = field(default_factory=dict)
     objects: dict[str, Objects] = field(default_factory=dict)

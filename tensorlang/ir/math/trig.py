@@ -153,9 +153,8 @@ def _product(s: Scope, mantissa: ir.Expr, exponent: ir.Expr) -> tuple[ir.Var, ir
     """The 128 bits of `size * 2/pi` from the bit of weight 2 downwards."""
     zeros, origin, _, _ = _WINDOW[s.dtype.name]
     start = s.let(exponent + ((zeros - origin) % 2**64))
-    start = s.let(
-        ir.Select(start < 2048, start, start * 0)
-    )  # below pi/4 it is not used
+    # below pi/4 it is not used
+    start = s.let(ir.Select(start < 2048, start, start * 0))
     words = _window(s, s.let(start >> 6))
     shift = s.let(start & 63)
     back = s.let(63 - shift)

@@ -13,9 +13,8 @@ from tensorlang.ir.nodes import Binary, Const, Expr, If, Var, as_expr
 from tensorlang.ir.simplification.conditions import conjuncts
 from tensorlang.scheduling.analysis import tree
 
-Ranges: TypeAlias = Mapping[
-    Var, Range
-]  # inclusive ends, as in `tensorlang.ir.integers.bounds`
+# inclusive ends, as in `tensorlang.ir.integers.bounds`
+Ranges: TypeAlias = Mapping[Var, Range]
 
 
 def product(factors: Iterable[Expr]) -> Expr:
