@@ -288,10 +288,7 @@ def write_clip(writer: Writer, node: Node) -> str:
 def cast(
     input: Operand, *, to: int, saturate: int = 1, round_mode: str = "up"
 ) -> Results:
-    """Convert the type.
-
-    Saturation and rounding modes only apply to 8-bit floats.
-    """
+    """Convert the type. Saturation and rounding modes only apply to 8-bit floats."""
     del saturate, round_mode
     return converted(input, dtype_of(to, "the result"))
 
