@@ -282,11 +282,11 @@ def connect(url: str, study: str, about: str = "") -> tuple[Engine, int]:
     url = _with_driver(url)
     with _alone(url):
         storage = _opened(url)
+        tables.index(storage.engine)  # without it, a study would be made twice
         optuna.create_study(
             storage=storage, study_name=study, direction="minimize", load_if_exists=True
         )
         key = int(storage.get_study_id_from_name(study))
-        tables.index(storage.engine)
         if about and ABOUT not in storage.get_study_user_attrs(key):
             storage.set_study_user_attr(key, ABOUT, about)
         return storage.engine, key

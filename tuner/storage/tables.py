@@ -103,9 +103,17 @@ def _locking(dialect: str, *, lasting: bool) -> sqlalchemy.Executable:
 
 
 def index(engine: Engine) -> None:
-    """Let trials be found quickly; slowly, if only others may change the tables."""
+    """Let trials be found quickly; slowly, if only others may change the tables.
+
+    Optuna's own indices are missing where its tables were made by a process that was
+    killed amid them: SQLite commits each step.
+    """
     if engine.dialect.name not in ("sqlite", "postgresql"):
         return
+    for made in models.BaseModel.metadata.sorted_tables:
+        for own in made.indexes:
+            with suppress(sqlalchemy.exc.SQLAlchemyError):
+                own.create(engine, checkfirst=True)
     inspector = sqlalchemy.inspect(engine)
     for name, (table, columns) in _INDICES.items():
         if any(known["name"] == name for known in inspector.get_indexes(table)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pickle
@@ -204,6 +205,29 @@ def test_codes_and_the_trials_of_a_study_have_an_index(url: str) -> None:
         statement, given = asked[0]
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)
         assert "INDEX tensorlang_codes" in str(plan.all())
+
+
+@pytest.mark.parametrize("left", range(1, 8))
+def test_tables_of_a_tuner_that_was_killed_amid_them_are_completed(
+    tmp_path: Path, left: int
+) -> None:
+    """SQLite commits each step: without its index a study would be made twice."""
+    url = f"sqlite:///{tmp_path / 'trials.db'}"
+    Trials(url, "before").close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "trials.db")) as whole:
+        found = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+        steps = [said for (said,) in whole.execute(found)]
+    url = f"sqlite:///{tmp_path / 'cut.db'}"
+    with contextlib.closing(sqlite3.connect(tmp_path / "cut.db")) as cut:
+        for step in steps[:left]:
+            cut.execute(step)
+        cut.commit()
+    for number in range(2):
+        trials = Trials(url, "study")
+        trials.add(row(number))
+        trials.close()
+    assert len(list(Trials(url, "study").finished())) == 2
+    assert studies.counts(url) == {"study": 2}
 
 
 @pytest.mark.parametrize(
