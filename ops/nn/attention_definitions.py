@@ -187,7 +187,8 @@ def attention(p: Problem) -> ir.Tensor:
         return ir.sum(ir.select(seen, value, 0.0) if p.limited else value, t)
 
     shape = (*rows, p.v.shape[2])
-    y = ir.compute(shape, weighted, "weighted")
+    name = "weighted" if p.q.dtype.name in ir.NARROW else "y"
+    y = ir.compute(shape, weighted, name)
     return stored(y, p.q, "y")
 
 

@@ -75,7 +75,8 @@ def conv(
     frame, of = Layout(p.layout), sides(p)
     x = channels_first(x, frame) if rows else x
     images = Rows(frame, of, x) if rows else (Pixels if pixels else Lines)(frame, of)
-    found = _summed(x, w, images, packed=packed)
+    name = _name_of_sums(x, images, b, activation, addend)
+    found = _summed(x, w, images, name, packed=packed)
     return _results(found, images, frame, p.result, b, activation, x.dtype, addend)
 
 
@@ -92,7 +93,8 @@ def conv_transposed(
     """The transposed convolution, to images of the problem's size, by phases."""
     frame, of = Layout(p.layout), transposed_sides(p)
     images = Rows(frame, of, x) if rows else Lines(frame, of)
-    found = _summed(x, w, images, back=True, packed=packed)
+    name = _name_of_sums(x, images, b, activation)
+    found = _summed(x, w, images, name, back=True, packed=packed)
     return _results(found, images, frame, p.image, b, activation, x.dtype)
 
 
@@ -115,17 +117,26 @@ def conv_dilated(
         replace(side, given=n, before=0, extent=n, step=1, lines=lines)
         for side, n, lines in zip(sides(p), extents, p.image, strict=True)
     ]
-    found = _summed(image, flipped_weights(w, frame.rank), Lines(frame, of))
+    images = Lines(frame, of)
+    name = _name_of_sums(x, images, b, activation)
+    found = _summed(image, flipped_weights(w, frame.rank), images, name)
     return finished(found[0][1], b, frame, activation, x.dtype)
 
 
 # ----------------------------------------------------------------------- sums
 
 
+def _name_of_sums(x: ir.Tensor, images: Lines, *later: object) -> str:
+    """`y` if the sums are the results: in their type, with nothing done to them."""
+    done = images.aligned and x.dtype.name not in ir.NARROW
+    return "y" if done and all(each is None for each in later) else "sums"
+
+
 def _summed(
     x: ir.Tensor,
     w: ir.Tensor,
     images: Lines,
+    of: str,
     *,
     back: bool = False,
     packed: bool = False,
@@ -136,6 +147,7 @@ def _summed(
         x: The images.
         w: The weights.
         images: How images are read.
+        of: The name of the sums, the first ones' if there are several.
         back: Whether weights go from outputs to inputs.
         packed: Whether weights are packed, outputs last.
     """
@@ -158,7 +170,7 @@ def _summed(
 
     found: list[tuple[Sequence[Part], ir.Tensor]] = []
     for parts in itertools.product(*(side.parts for side in images.sides)):
-        name = f"sums_{len(found)}" if found else "sums"
+        name = f"{of}_{len(found)}" if found else of
         made = _sums(
             image, weight, images, parts, own, inner, name, forwards=not packed
         )

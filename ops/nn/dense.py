@@ -281,7 +281,6 @@ def _dropped(value: ir.Expr, key: Any, index: ir.Expr, left: ir.Expr) -> ir.Expr
 
 @operator(
     "nn.dense_grad",
-    aliases=(),
     shapes=(_USUAL,) * 3,
     whole=True,
     variants=_other_rows,

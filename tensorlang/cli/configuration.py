@@ -70,3 +70,12 @@ def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
     if fixed:
         why = f"{pins.sources(op)[0]} fixes {', '.join(fixed)}"
     return Chosen(made, algorithm, knobs, why)
+
+
+def measured(record: Record | None, workload: Workload, target: Target) -> float:
+    """The time of a record if it was measured for this very call; else 0."""
+    wanted = replace(workload, threads=workload.threads or target.threads)
+    if record is None or record.static or record.unverified:
+        return 0.0
+    own = record.workload == wanted and record.target == target.fingerprint
+    return record.seconds if own else 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,6 @@ from tensorlang.errors import ArgumentError
 from tensorlang.explorer.page import Subject, page
 from tensorlang.explorer.serving import serve
 from tensorlang.ops import Operator
-from tensorlang.record_files import Record
 from tensorlang.targets import Target
 from tensorlang.workload import Workload
 
@@ -118,14 +116,5 @@ def subject_of(
         kernel,
         chosen.knobs,
         op.sizes(workload),
-        _measured(chosen.record, workload, target),
+        configuration.measured(chosen.record, workload, target),
     )
-
-
-def _measured(record: Record | None, workload: Workload, target: Target) -> float:
-    """The time of a record if it was measured for this very call; else 0."""
-    wanted = replace(workload, threads=workload.threads or target.threads)
-    if record is None or record.static or record.unverified:
-        return 0.0
-    own = record.workload == wanted and record.target == target.fingerprint
-    return record.seconds if own else 0.0

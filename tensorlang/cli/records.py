@@ -21,6 +21,7 @@ from tensorlang.cli.quantities import Seconds, Settings, Share, Times, Unlike
 from tensorlang.cli.record_checks import every, verify
 from tensorlang.cli.record_pins import pin, unpin
 from tensorlang.errors import RecordError
+from tensorlang.machine.limits import limits_of
 from tensorlang.record_files import Record
 from tensorlang.workload import Workload
 
@@ -127,6 +128,14 @@ def explain(
     if chosen.record is not None:
         console.paragraph(measured := _measured(chosen.record, workload))
         document.found("measured", measured)
+    limits = limits_of(
+        found.function(workload, chosen.algorithm),
+        found.sizes(workload),
+        machine,
+        configuration.measured(chosen.record, workload, machine),
+    )
+    console.paragraph(f"limit: {limits.said}")
+    document.found("limit", limits.said)
     if measure:
         explain_gain(found, workload, machine, chosen)
     rows = [
@@ -152,17 +161,13 @@ def explain(
 
 
 def _measured(record: Record, workload: Workload) -> str:
-    """What a record says about its measurement, and the limits that it reaches."""
+    """What a record says about its measurement."""
     shapes = record.workload.shapes
     of = f" for {shapes}" if shapes != workload.shapes else ""
     spread = f" +- {Share(record.spread)}" if record.spread else ""
     said = [f"recorded {record.date}{of}: {_time(record)}{spread}"]
     if record.seconds:
         said.append(f"{record.default_seconds / record.seconds:.2f}x the default")
-    if record.roofline > 1:
-        said.append("limit not known well enough (measured below this time)")
-    elif record.roofline:
-        said.append(f"{record.roofline:.0%} of the machine's limit for this work")
     if record.error:
         said.append(f"error {record.error:.2g} of the tolerance")
     return ", ".join(filter(None, (*said, record.measured)))

@@ -10,7 +10,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from tensorlang import runtime
-from tensorlang.cli import configuration, console, document, options
+from tensorlang.cli import completion, configuration, console, document, options
+from tensorlang.cli.contests import RECORD, named
+from tensorlang.codegen.short_names import as_shown
 from tensorlang.errors import ArgumentError
 from tensorlang.ir import show as printed
 from tensorlang.ops import Operator
@@ -27,11 +29,12 @@ class View:
     op: Operator
     workload: Workload
     target: Target
+    configuration: str = RECORD
 
     @cached_property
     def chosen(self) -> configuration.Chosen:
-        """The configuration that a call would run."""
-        return configuration.choose(self.op, self.workload, self.target)
+        """The configuration: that which a call would run, unless another is named."""
+        return named(self.configuration, self.op, self.workload, self.target)
 
     @cached_property
     def kernel(self) -> Any:
@@ -74,7 +77,7 @@ STAGES: Final[_Stages] = {
     "lowered": (
         "the input of code generation",
         "python",
-        lambda v: printed(v.kernel.lowered),
+        lambda v: printed(as_shown(v.kernel.lowered)),
     ),
     "source": ("the source that was compiled", "llvm", lambda v: v.kernel.source),
     "asm": ("machine instructions", "gas", lambda v: v.kernel.asm),
@@ -115,6 +118,15 @@ def show(
             metavar="STAGE", help=f"One of: {_NAMES}.", autocompletion=_stages
         ),
     ] = "",
+    knobs: Annotated[
+        str,
+        typer.Option(
+            metavar="KNOBS",
+            help="Instead of what a call would run: default, knob=value,... or "
+            "algorithm(knob=value, ...).",
+            autocompletion=completion.configurations,
+        ),
+    ] = RECORD,
 ) -> None:
     """Show an operator at a stage from definition to machine code.
 
@@ -126,6 +138,7 @@ def show(
         tlang show softmax
         tlang show dense --shape 64x784,512x784 --stage trace
         tlang show conv2d --stage knobs --dtype bf16
+        tlang show dense --knobs rows=4,vectors=2 --stage scheduled
         tlang show random.bits --target cuda --stage ptx
     """
     chosen = options.to_compile(target)
@@ -136,7 +149,7 @@ def show(
             f"{', '.join(stages)}"
         )
     found = options.operator(op)
-    view = View(found, options.workload(found, shape, dtype, attr), chosen)
+    view = View(found, options.workload(found, shape, dtype, attr), chosen, knobs)
     _, lexer, text = stages[stage or "ir"]
     document.found("workload", view.workload)
     document.found("stage", stage or "ir")

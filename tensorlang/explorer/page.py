@@ -14,13 +14,14 @@ import jinja2
 from markupsafe import Markup
 
 from tensorlang.explorer.choices import comparisons
-from tensorlang.explorer.limits import Limits, limits_of, roofline
 from tensorlang.explorer.loop_table import bytes_of, loops_of, sizes_of
 from tensorlang.explorer.machine_code import mix
+from tensorlang.explorer.roofline import roofline
 from tensorlang.explorer.stages import Stage, stages_of
 from tensorlang.explorer.summary import summary
 from tensorlang.highlighting import highlighted, style_sheets
 from tensorlang.ir.text.printer import show
+from tensorlang.machine.limits import Limits, limits_of
 
 if TYPE_CHECKING:
     from tensorlang.explorer.search import Search

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from tensorlang.codegen.short_names import as_shown
 from tensorlang.explorer import links, machine_code
 from tensorlang.explorer.lines import Line, lines_of
 from tensorlang.explorer.links import Tags
 from tensorlang.explorer.sources import Source, source_of
+from tensorlang.ir.text.printer import show
 from tensorlang.notebooks import LANGUAGES
 
 if TYPE_CHECKING:
@@ -46,7 +48,13 @@ def stages_of(definition: Function, schedule: Schedule, kernel: Kernel) -> list[
     found = [
         _ir("definition", "Definition", before, links.of_definition(before, made)),
         _ir("scheduled", "Scheduled", after, links.of_scheduled(after)),
-        _ir("lowered", "Lowered", lowered, tags, numbered=True),
+        _ir(
+            "lowered",
+            "Lowered",
+            _as_shown(source.function, lowered),
+            tags,
+            numbered=True,
+        ),
         Stage(
             "source",
             _TITLES[kernel.target.kind],
@@ -58,6 +66,12 @@ def stages_of(definition: Function, schedule: Schedule, kernel: Kernel) -> list[
         ),
     ]
     return [*found, *_machine_code(kernel, source, found[-1])]
+
+
+def _as_shown(function: Function, lines: Sequence[Line]) -> list[Line]:
+    """The lines of a lowered function, with its names as they are shown."""
+    texts = show(as_shown(function)).splitlines()
+    return [replace(line, text=text) for line, text in zip(lines, texts, strict=True)]
 
 
 _TITLES: Final = {"llvm": "LLVM IR", "opencl": "OpenCL C", "cuda": "CUDA C++"}

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.explorer.choices import Comparison, reasons, settings
-from tensorlang.explorer.limits import Limits
 from tensorlang.explorer.loop_table import Loop
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import reads, writes
 from tensorlang.ir.text.printer import show
 from tensorlang.ir.visit import holds, nodes_of
+from tensorlang.machine.limits import Limits
 from tensorlang.scheduling.analysis.tree import block_of, enclosing_loops, paths_to
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def summary(
         found["knobs"] = [settings(knobs.values)]
         found["why"] = ["; ".join(why) or _USUAL]
     found["search"] = ["; ".join(search.reasons) if search else _NOT_SEARCHED]
-    found["limit"] = list(_limit(limits))
+    found["limit"] = [limits.said]
     return {n: ", ".join(dict.fromkeys(said)) for n, said in found.items() if said}
 
 
@@ -103,15 +103,3 @@ def _held(buffer: ir.Buffer, kept: ir.Buffer) -> str:
     shape = ", ".join(map(show, shown.shape))
     order = " a thread" if own else ", in another order" if buffer.layout else ""
     return f"{shown.scope} {shown.dtype}[{shape}]{order}"
-
-
-def _limit(limits: Limits) -> Iterator[str]:
-    if limits.tightest:
-        least = limits.tightest.seconds * 1e6
-        yield f"{limits.tightest.name}: {least:,.1f} µs a call at the measured rate"
-    else:
-        yield limits.missing
-    if limits.reached:
-        yield f"{limits.reached:.0%} of it reached"
-    if limits.work:
-        yield f"{limits.work.intensity:.3g} operations per byte"

@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar
 from tensorlang.errors import RecordError
 
 FORMAT: Final = 1
-KINDS: Final = ("fma", "dot", "matrix")
+KINDS: Final = ("fma", "dot", "matrix", "integer")
 T = TypeVar("T")
 
 
@@ -44,7 +44,8 @@ class Cache:
 class Instruction:
     """An arithmetic instruction: its rate on one core, and its latency.
 
-    `kind` is `fma`, `dot` (vector dot products, such as VNNI's) or `matrix` (AMX);
+    `kind` is `fma`, `dot` (vector dot products, such as VNNI's), `matrix` (AMX) or
+    `integer` (an addition, a rotation or an exclusive or: as many of each);
     `dtype` is the type of the factors.
     """
 

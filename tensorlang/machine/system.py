@@ -57,7 +57,7 @@ _CORES: Final = {
     "raptorlake": Core(512, 4, 96, 48, 16),
 }
 _GENERAL: Final = {"x86_64": 16, "aarch64": 31}  # registers, by architecture
-_BITS: Final = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i8": 8}
+_BITS: Final = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i8": 8, "u32": 32}
 # feature of the CPU -> the instruction it adds, beside dot products
 _EXTRAS: Final = {
     "avx512_fp16": ("fma", "f16"),
@@ -109,7 +109,7 @@ def published(target: Target | None = None) -> Machine:
 
 
 def _instructions(target: Target, core: Core, clock: float) -> tuple[Instruction, ...]:
-    have = [("fma", "f32"), ("fma", "f64")]
+    have = [("fma", "f32"), ("fma", "f64"), ("integer", "u32")]
     rows = [row for row in DOT_PRODUCTS.values() if row.fits(target.features)]
     have += [("dot", row.b) for row in rows]
     have += [held for name, held in _EXTRAS.items() if name in target.features]
@@ -118,6 +118,8 @@ def _instructions(target: Target, core: Core, clock: float) -> tuple[Instruction
         each, latency = 2 * core.fma_bits // _BITS[dtype], core.latency
         if kind == "matrix":
             each, latency = _MATRIX[dtype], _MATRIX_LATENCY
+        if kind == "integer":
+            each, latency = core.fma_bits // _BITS[dtype], 1
         made.append(Instruction(kind, dtype, clock * each, latency / clock))
     return tuple(made)
 

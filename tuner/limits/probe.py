@@ -161,6 +161,8 @@ def _step(held: Instruction, known: Machine) -> _Step | None:
         called, factors = f"llvm.fma.v{lanes}f{8 * size}", vector
         value, each = f"{scalar} 0.5", 2 * lanes
         order = "{v} %x{n}, {v} {half}, {v} {half}"
+    elif held.kind == "integer":
+        return _mix(known.vector_bytes // 4)
     elif held.kind == "dot" and (row := _dot(held.dtype)):
         called, each = row.llvm, 2 * row.lanes * row.group
         vector = f"<{row.lanes} x {_TYPES[row.sums]}>"
@@ -175,6 +177,21 @@ def _step(held: Instruction, known: Machine) -> _Step | None:
         return [f"  %y{n} = call {vector} @{called}({given})"]
 
     return vector, declaration, step, each
+
+
+def _mix(lanes: int) -> _Step:
+    """Threefry's mix: an addition, a rotation and an exclusive or."""
+    v = f"<{lanes} x i32>"
+    rotate = f"{v} @llvm.fshl.v{lanes}i32"
+
+    def step(n: int) -> list[str]:
+        return [
+            f"  %a{n} = add {v} %x{n}, splat (i32 {2654435761 + n})",
+            f"  %r{n} = call {rotate}({v} %a{n}, {v} %a{n}, {v} splat (i32 13))",
+            f"  %y{n} = xor {v} %r{n}, splat (i32 {n + 77})",
+        ]
+
+    return v, f"declare {rotate}({v}, {v}, {v})", step, 3 * lanes
 
 
 def _dot(dtype: str) -> DotProduct | None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from tensorlang.errors import TensorlangError
 from tensorlang.ir.cost import cost_at
-from tensorlang.tuner.limits.ceilings import Ceilings, ceilings
+from tensorlang.machine.limits import limits_of
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
-
-
-@cache
-def _limits(threads: int) -> Ceilings:
-    return ceilings(threads, rounds=2)
 
 
 def work(op: Operator, workload: Workload) -> float:
@@ -31,16 +25,8 @@ def work(op: Operator, workload: Workload) -> float:
 def fraction(op: Operator, workload: Workload, target: Target, seconds: float) -> float:
     """The fraction of the tightest limit reached, arithmetic or memory traffic.
 
-    0 on a GPU, whose limits are not measured here.
+    0 where limits were not measured, as on GPUs.
     """
-    if target.model == "simt" and not target.arch.startswith("cpu"):
-        return 0.0
-    sizes = op.sizes(workload)
-    floats, integers, read, written = cost_at(op.function(workload), sizes)
-    limits = _limits(workload.threads or target.threads)
-    least = max(
-        floats / limits.fma,
-        integers / limits.integer_mix,
-        (read + written) / max(limits.fill, limits.nontemporal_fill),
-    )
-    return least / seconds if seconds else 0.0
+    target = target.with_threads(workload.threads or target.threads)
+    found = limits_of(op.function(workload), op.sizes(workload), target, seconds)
+    return found.reached

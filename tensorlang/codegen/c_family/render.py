@@ -19,6 +19,7 @@ from tensorlang.codegen.c_family.selects import tidy_selects
 from tensorlang.codegen.copies import copied_from
 from tensorlang.codegen.headers import header
 from tensorlang.codegen.hopper import printing as hopper
+from tensorlang.codegen.short_names import in_text, short_names
 from tensorlang.codegen.simt.host import Launch, around_launches, is_private, launches
 from tensorlang.codegen.simt.indices import MOST_BYTES
 from tensorlang.codegen.simt.multi_tensor import multi_tensor_launch
@@ -67,7 +68,8 @@ def render(
 def printed(printer: Printer, knobs: Mapping[str, object]) -> str:
     """The source of a printer's function; see `render`."""
     function, target = printer.function, printer.target
-    kernels = [printer.kernel(launch) for launch in launches(function)]
+    shown = short_names(function)
+    kernels = [in_text(printer.kernel(launch), shown) for launch in launches(function)]
     prelude = printer.prelude()
     return str(
         printer.macros["Source"](

@@ -418,22 +418,22 @@ def test_what_a_record_gives_is_measured_and_said(tlang, record):
     records.add(record)
     said = tlang("records", "explain", "bits", "--shape", "4096", "--measure")
     assert said.exit_code == 0, said.output
-    assert "recorded 2026-11-21: 2 us +- 1.0%, 2.50x the default, 50% of the" in (
-        said.stdout
-    )
+    assert "recorded 2026-11-21: 2 us +- 1.0%, 2.50x the default" in said.stdout
     assert "the default takes " in said.stdout
     assert "with the default" in said.stdout
     rows = [line.split() for line in said.stdout.splitlines()]
     assert any(row[:1] == ["lanes"] and row[2] == "16" for row in rows)
 
 
-def test_a_record_below_the_limit_says_that_the_limit_is_not_known(tlang, record):
-    records.add(dataclasses.replace(record, roofline=1.32, spread=0.0))
-    said = tlang("records", "explain", "bits", "--shape", "4096", "--json").stdout
-    assert json.loads(said)["measured"] == (
-        "recorded 2026-11-21: 2 us, 2.50x the default, limit not known well enough "
-        "(measured below this time)"
-    )
+def test_the_limit_is_that_of_the_page(tlang, record, tmp_path):
+    records.add(record)
+    asked = ("bits", "--shape", "4096")
+    said = json.loads(tlang("records", "explain", *asked, "--json").stdout)
+    assert said["measured"] == "recorded 2026-11-21: 2 us +- 1.0%, 2.50x the default"
+    assert " a call at the published rate, " in said["limit"]  # none is measured here
+    page = tmp_path / "bits.html"
+    assert tlang("explore", *asked, "-o", str(page)).exit_code == 0
+    assert said["limit"] in page.read_text("utf-8")
 
 
 def test_a_call_that_runs_the_default_leaves_nothing_to_compare(tlang):

@@ -13,9 +13,9 @@ from tensorlang.cli.explore import subject_of
 def subject():
     """A function that gives the page's subject of an operator."""
 
-    def make(name, shape=None, target="llvm"):
+    def make(name, shape=None, target="llvm", dtype=None):
         op, machine = options.operator(name), targets.to_compile(target)
-        workload = options.workload(op, shape)
+        workload = options.workload(op, shape, dtype)
         chosen = configuration.choose(op, workload, machine)
         return subject_of(op, workload, machine, chosen)
 

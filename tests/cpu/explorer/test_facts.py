@@ -8,12 +8,13 @@ import pytest
 
 from tensorlang import machine, records
 from tensorlang.cli import configuration, options
-from tensorlang.explorer import limits
 from tensorlang.explorer.loop_table import loops_of
 from tensorlang.explorer.page import page
+from tensorlang.explorer.roofline import roofline
 from tensorlang.ir.digest import digest
 from tensorlang.ir.text.parser import parse
-from tensorlang.machine import Cache, Instruction
+from tensorlang.machine import Cache, Instruction, limits
+from tensorlang.machine.gpus import gpu_of
 from tensorlang.record_files import Record
 from tensorlang.targets import host, to_compile
 
@@ -155,7 +156,7 @@ def test_dense_is_limited_by_arithmetic(subject, measured):
     assert one.reached == pytest.approx(flop / 100e9 / 1e-3)
     assert one.known[1].name == "L2"  # which holds all three
     assert one.known[1].seconds == pytest.approx(size / 80e9)
-    plot = limits.roofline(one)
+    plot = roofline(one)
     (x, y), peak = plot.point, plot.roof[-1][1]
     assert plot.roof[1][1] == peak < y
     assert plot.roof[1][0] < x < plot.width  # right of the ridge
@@ -169,31 +170,55 @@ def test_what_no_cache_holds_comes_from_memory(subject, measured):
     assert one.seconds == pytest.approx(2 * 4 * 128 * 1000 / 10e9)
 
 
-def test_limits_that_nobody_measured_are_not_stated(subject, measured):
+def test_limits_that_nobody_measured_are_as_published(subject, measured):
     found = subject("dense", "8x8,8x8")
     measured(measured=("fma f32", "L1"))  # an instruction for f64 says nothing here
-    assert limits_of(found, 1).tightest is not None
-    assert limits_of(found, 2).missing == limits.NOT_MEASURED
+    assert limits_of(found, 1, 1e-3).reached > 0
+    assert limits_of(found, 2).tightest.source == "published"  # two need the scaling
     measured(measured=())
-    missing = limits_of(found, 1, 1e-3)
-    assert (missing.missing, missing.reached) == (limits.NOT_MEASURED, 0.0)
-    assert limits.roofline(missing) is None
-    assert limits.NOT_MEASURED in page(found)
-    gpu = limits.limits_of(found.definition, found.sizes, to_compile("cuda:sm_90a"), 0)
-    assert gpu.work == missing.work
-    assert "CPUs" in gpu.missing
+    guessed = limits_of(found, 1, 1e-3)
+    assert (guessed.is_measured, guessed.reached) == (False, 0.0)
+    assert "at the published rate" in page(found)
+
+
+def test_a_gpu_is_limited_by_its_data_sheet(subject, measured):
+    measured()
+    target = to_compile("cuda:sm_90a")
+    gpu = gpu_of(target)
+    found = subject("dense", f"{N}x{K},{M}x{K}")
+    own = limits.limits_of(found.definition, found.sizes, target)
+    assert own.work == limits_of(found, 1).work
+    fma, memory = own.known
+    assert fma.rate == 2 * gpu.processors * gpu.clock * gpu.singles
+    assert (memory.rate, memory.source) == (gpu.memory, "published")
+    halves = subject("dense", f"{N}x{K},{M}x{K}", dtype="bf16")
+    products = limits.limits_of(halves.definition, halves.sizes, target).known[0]
+    assert (products.name, products.rate) == ("tensor cores", gpu.peak)
+    other = replace(target, arch="sm_75", device="")
+    unknown = limits.limits_of(found.definition, found.sizes, other)
+    assert (unknown.tightest, roofline(unknown)) == (None, None)
+    assert "not known" in unknown.said
 
 
 def test_integers_and_empty_arrays(subject, measured):
     found, none = subject("random.bits", "1000"), subject("softmax", "0x1000")
-    measured()
+    adds = Instruction("integer", "u32", 200e9)
+    measured(instructions=(adds,), measured=("integer u32", "L1"))
     bits = limits_of(found, 1)
     assert bits.work.floats == 0 < bits.work.integers
-    assert bits.tightest is None
-    assert "integer" in bits.missing
+    assert bits.tightest.name == "integer u32"
+    assert bits.tightest.seconds == pytest.approx(bits.work.integers / 200e9)
+    measured()  # as by an older probe, without a rate of integers
+    assert limits_of(found, 1).tightest.name == "L1"
     empty = limits_of(none, 1, 1e-6)
     assert empty.work == limits.Work(0, 0, 0, 0)
-    assert limits.roofline(empty) is None
+    assert roofline(empty) is None
+
+
+def test_a_time_below_the_limit_is_no_fraction_of_it(subject, measured):
+    measured()
+    said = limits_of(subject("dense", f"{N}x{K},{M}x{K}"), 1, 1e-6).said
+    assert "not known well enough: a call was measured below it" in said
 
 
 def test_a_page_states_the_limit_and_the_measured_time(subject, measured):

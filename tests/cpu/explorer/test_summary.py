@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.explorer.choices import comparisons
-from tensorlang.explorer.limits import Limits
 from tensorlang.explorer.loop_table import loops_of
 from tensorlang.explorer.summary import summary
 from tensorlang.ir.text.parser import parse
+from tensorlang.machine.limits import Limits
 from tensorlang.scheduling.knobs import Knobs
 from tensorlang.scheduling.schedule import Schedule
 
