@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tensorlang.codegen.short_names import as_shown
 from tensorlang.explorer.lines import lines_of
 from tensorlang.explorer.page import changes
 from tensorlang.explorer.stages import stages_of
@@ -41,6 +42,8 @@ def test_stages_have_the_texts_that_show_prints(made):
     text = "\n".join(stages["definition"].lines) + "\n"
     assert text == show(found.definition)
     assert "\n".join(stages["scheduled"].lines) + "\n" == show(found.schedule.function)
+    lowered = show(as_shown(found.kernel.lowered))
+    assert "\n".join(stages["lowered"].lines) + "\n" == lowered
     assert stages["source"].lines == found.kernel.source.splitlines()
     assert stages["asm"].lines == found.kernel.asm.splitlines()
     for stage in stages.values():
