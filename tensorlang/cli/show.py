@@ -29,12 +29,12 @@ class View:
     op: Operator
     workload: Workload
     target: Target
-    configuration: str = RECORD
+    asked: str = RECORD
 
     @cached_property
     def chosen(self) -> configuration.Chosen:
         """The configuration: that which a call would run, unless another is named."""
-        return named(self.configuration, self.op, self.workload, self.target)
+        return named(self.asked, self.op, self.workload, self.target)
 
     @cached_property
     def kernel(self) -> Any:

@@ -52,6 +52,15 @@ def test_knobs_are_shown_with_domain_and_value(tlang, monkeypatch):
     assert "TENSORLANG_PIN fixes lanes" in shown
 
 
+def test_another_configuration_is_shown(tlang):
+    made = show(scheduled(lanes=8).function)
+    asked = ("show", "bits", "--stage", "scheduled", "--knobs")
+    assert tlang(*asked, "lanes=8").stdout == made != tlang(*asked, "default").stdout
+    refused = tlang(*asked, "lanes=5")
+    assert refused.exit_code == 2
+    assert "knob 'lanes' is one of" in refused.stderr
+
+
 @pytest.mark.parametrize("name", ["permutation", "categorical", "dropout", "split"])
 def test_other_operators_are_shown(tlang, name):
     for stage in STAGES:
