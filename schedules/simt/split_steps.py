@@ -12,6 +12,7 @@ number of parts never depends on a dynamic size, nor on the device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -63,13 +64,19 @@ def split_k(
 
 def combine(s: Schedule, matrices: Matrices) -> None:
     """Combine a result's partial sums in one thread, with what follows fused."""
-    stage = stage_named(s, matrices.block)
+    combine_parts(s, matrices.block, [matrices.writer])
+
+
+def combine_parts(s: Schedule, block: str, writers: Sequence[str]) -> None:
+    """Combine partial sums by the block of this name, with its writers fused."""
+    stage = stage_named(s, block)
     assert stage is not None
     spatial = stage.names("spatial")
     (part,) = stage.names("reduction")
     parts = next(loop for loop in stage.loops if loop.var.name == part).extent
-    s.cache_write(matrices.block, stage.output.name, "register", spatial[-1])
-    s.attempt(partial(s.inline, reverse=True), matrices.writer)
+    s.cache_write(block, stage.output.name, "register", spatial[-1])
+    for writer in writers:
+        s.attempt(partial(s.inline, reverse=True), writer)
     per_thread(s, spatial, _THREADS)
     if int(getattr(parts, "value", _UNROLLED)) <= _UNROLLED:
         s.unroll(part)

@@ -128,19 +128,23 @@ def can_interleave(tile: Tile, form: Form) -> bool:
     return of_16_bits and tile.lanes.products[1] % 2 == 0
 
 
-def operands(stage: Stage, part: int = _BLOCKS[0]) -> tuple[Operand, Operand]:
+def operands(
+    stage: Stage, part: int = _BLOCKS[0], *, batches: bool = False
+) -> tuple[Operand, Operand]:
     """The operand of the rows, and the one of the columns.
 
     Args:
         stage: The product.
         part: What the rows of a transposed operand are multiples of.
+        batches: Whether there may be other spatial loops, around products of matrices.
 
     Raises:
         ScheduleError: the stage is no product of two matrices of f16, of bf16, or of
             f32 that it rounds to tf32, whose rows can be copied 16 bytes at once.
     """
     axes, folded = tile_axes(stage), stage.driven("reduction")
-    if axes is None or len(folded) != 1 or len(stage.driven("spatial")) != 2:
+    alone = len(stage.driven("spatial")) == 2
+    if axes is None or len(folded) != 1 or not (alone or batches):
         raise ScheduleError("tensor cores need a product of two matrices")
     if (extent_of(axes[0]) or _STEP) < _STEP:
         raise ScheduleError(f"{axes[0].extent!r} rows fill no product of {_STEP}")
@@ -156,10 +160,14 @@ def operands(stage: Stage, part: int = _BLOCKS[0]) -> tuple[Operand, Operand]:
         loads = loads[::-1]
     for load, loop in zip(loads, axes, strict=True):
         own = stage.axis(loop), k
-        if load.indices not in (own, own[::-1]):
+        places = [n for n, at in enumerate(load.indices) if free_vars(at) & {*own}]
+        along = tuple(load.indices[n] for n in places)
+        whole = len(places) == load.buffer.ndim
+        rows = places[-1:] == [load.buffer.ndim - 1] if batches else whole
+        if along not in (own, own[::-1]) or not rows:
             raise ScheduleError(f"{load!r} is not a row of a matrix along {own}")
         _copied_wide(load, stage, part)
-        found.append(Operand(load.buffer, load.indices == own[::-1]))
+        found.append(Operand(load.buffer, along == own[::-1]))
     return found[0], found[1]
 
 
@@ -392,8 +400,16 @@ def _layout(
 
 def epilogues(s: Schedule, result: str, write: str) -> None:
     """Fuse epilogues into the write-back of the sums."""
-    for name in stage_names(s):
-        found = stage_named(s, name)
-        read = set() if found is None else {b.name for b in reads(found.block.body)}
-        if name != write and result in read:
+    for name in readers(s, result):
+        if name != write:
             s.attempt(partial(s.inline, reverse=True), name)
+
+
+def readers(s: Schedule, result: str) -> list[str]:
+    """The stages that read a buffer."""
+    found = ((name, stage_named(s, name)) for name in stage_names(s))
+    return [
+        name
+        for name, stage in found
+        if stage and result in {b.name for b in reads(stage.block.body)}
+    ]

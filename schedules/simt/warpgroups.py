@@ -9,21 +9,22 @@ the epilogue runs on them.
 
 Either operand may be transposed in memory, `x[k, i]`: the instructions read it as it
 lies, in tiles of 64 by 64. Ragged sizes are zero-padded to tiles by the copies. Other
-forms are left to `tensor_cores`.
+axes of the result, as in a batch of products, are loops around those over tiles.
+Other forms are left to `tensor_cores`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Final
+from typing import Final, TypeAlias
 
 from tensorlang.errors import ArgumentError, ScheduleError
 from tensorlang.ir.contents import writes
-from tensorlang.ir.nodes import Buffer, Const
-from tensorlang.machine.gpus import GROUP_ROWS, LINE, PIECE, Gpu, gpu_of
+from tensorlang.ir.dtypes import f32
+from tensorlang.ir.nodes import Buffer, Const, For
+from tensorlang.machine.gpus import GROUP_ROWS, LINE, MAPPED, PIECE, Gpu, gpu_of
 from tensorlang.schedules.simt.fragments import (
     Lanes,
     fragment_layout,
@@ -31,20 +32,25 @@ from tensorlang.schedules.simt.fragments import (
     swizzled,
 )
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
+from tensorlang.schedules.simt.split_steps import PARTS, combine_parts
 from tensorlang.schedules.simt.tensor_cores import (
     FORMS,
+    Operand,
     ends_long,
     epilogues,
     operands,
     padded_operands,
+    readers,
     staged,
     temporary,
 )
-from tensorlang.schedules.stages import Stage, extent_of, tile_axes
+from tensorlang.schedules.stages import Stage, extent_of, tile_axes, trips
 from tensorlang.schedules.tiling import fused, written
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.analysis.tree import block_of, find_block
+from tensorlang.scheduling.analysis.tree import block_of, find_block, find_buffer
 
+# products of matrices, their rows and columns; None if unknown
+Sizes: TypeAlias = tuple[int | None, int | None, int | None]
 _GROUPS: Final = (1, 2)
 _COLUMNS: Final = (64, 128, 256)
 _BYTES: Final = 2  # of an element
@@ -53,16 +59,19 @@ _CHUNK: Final = PIECE // _BYTES  # elements
 _STAGES: Final = (2, 3, 4, 5, 6)
 _USUAL_STAGES: Final = 4
 _FLIGHTS: Final = (0, 1)
+_USUAL_STEPS: Final = 8192  # if unknown, as the rows of a batch
+_LAUNCH: Final = 3600  # clocks
 _OBJECTS: Final = 2048  # bytes of shared memory for barrier objects, and to align
 _PROCESSORS: Final = 132  # of an H100 or H200, if only compiled for
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Knob values: the tile of a block."""
+    """Knob values: the tile of a block, and the parts that steps are split into."""
 
     groups: int
     columns: int
+    parts: int = 1
     depth: int = _DEPTH
 
     @property
@@ -100,12 +109,7 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
 def _in_roles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     if s.target is None or "wgmma" not in s.target.features:
         raise ScheduleError("the target has no products of warpgroups")
-    pair = operands(stage, _CHUNK)
-    form = FORMS[pair[0].buffer.dtype.name]
-    if form.chunk != _CHUNK:
-        raise ScheduleError("warpgroups need 16-bit operands")
-    if not {operand.buffer for operand in pair} <= set(s.function.buffers):
-        raise ScheduleError("bulk copies read parameters, and an operand is computed")
+    pair = _operands(s, stage)
     tile = _tile(s, knobs, stage)
     group = knobs.choice("group", GROUPS, default=16)
     blocks = _blocks(s, knobs, stage, tile)
@@ -113,17 +117,23 @@ def _in_roles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     assert axes is not None
     row, column = axes
     (folded,) = stage.driven("reduction")
+    batch = [loop.var.name for loop in batches_of(stage)]
     block, lanes = stage.name, tile.lanes
-    result = temporary(s, stage)
-    sizes = tile.rows, tile.columns, tile.depth
+    result = total = temporary(s, stage)
+    sizes = tile.rows, tile.columns, tile.depth * tile.parts
     copies = padded_operands(s, stage, sizes, (row, column, folded))
+    k0, *parts, k1 = s.split(folded.var.name, _steps(tile))
+    for part in parts:
+        block, result = s.rfactor(block, part)
     i0, i1, i2 = s.split(row.var.name, [None, tile.groups, GROUP_ROWS])
     j0, j1 = s.split(column.var.name, [None, tile.columns])
-    k0, k1 = s.split(folded.var.name, [None, tile.depth])
     *around, j0 = neighbouring(s, j0, group)
+    around = [*parts, *batch, *around]
     s.reorder(*around, i0, j0, k0, i1, i2, j1, k1)
     write, sums = s.cache_write(block, result, "shared", at=j0)
-    epilogues(s, result, write)
+    as_matrix(s, sums)
+    if not parts:
+        epilogues(s, result, write)
     stages, bulk = _staging(s, knobs, stage, tile, write)
     back = _passed(s, write, j0, tile) if bulk else ""
     if extent_of(folded) is None:  # there may be no first step to start the sums
@@ -132,7 +142,8 @@ def _in_roles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         lanes.share(s, init)
     for operand in pair:
         _, buffer = staged(s, block, operand, copies, k0)
-        rows = swizzled(tile.depth, form.chunk)
+        as_matrix(s, buffer)
+        rows = swizzled(tile.depth, _CHUNK)
         s.transform_layout(buffer, paneled() if operand.turned else rows)
     lanes.share(s, write)
     s.transform_layout(sums, fragment_layout(lanes))
@@ -141,10 +152,47 @@ def _in_roles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         s.tensorize(s.loops(back)[-4], "warpgroup")
     s.bind(i0, "block.y")
     s.bind(j0, "block.x")
-    for loop in around:
-        s.bind(loop, "block.z")
+    if around:
+        s.bind(fused(s, around), "block.z")
     flight = _in_flight(knobs, stage, tile, stages)
     s.pipeline(k0, stages, roles=True, blocks=blocks, in_flight=flight)
+    if parts:
+        combine_parts(s, stage.name, readers(s, total))
+
+
+def _operands(s: Schedule, stage: Stage) -> tuple[Operand, Operand]:
+    """The operands of 16 bits, which bulk copies read.
+
+    Raises:
+        ScheduleError: they are others.
+    """
+    pair = operands(stage, _CHUNK, batches=True)
+    if FORMS[pair[0].buffer.dtype.name].chunk != _CHUNK:
+        raise ScheduleError("warpgroups need 16-bit operands")
+    buffers = {operand.buffer for operand in pair}
+    if not buffers <= set(s.function.buffers):
+        raise ScheduleError("bulk copies read parameters, and an operand is computed")
+    if any(buffer.ndim not in MAPPED for buffer in buffers):
+        raise ScheduleError("bulk copies read arrays of 2 to 5 dimensions")
+    return pair
+
+
+def _steps(tile: Tile) -> list[int | None]:
+    """The factors of steps: their tiles, which parts take in turn, and one tile."""
+    return [None, *([tile.parts] if tile.parts > 1 else []), tile.depth]
+
+
+def batches_of(stage: Stage) -> tuple[For, ...]:
+    """The loops around products of matrices."""
+    own = tile_axes(stage) or ()
+    return tuple(loop for loop in stage.driven("spatial") if loop not in own)
+
+
+def as_matrix(s: Schedule, buffer: str) -> None:
+    """Give a temporary of one tile, with one index along other dimensions, two."""
+    ndim = find_buffer(s.function, buffer).ndim
+    if ndim > 2:
+        s.fuse_dims(buffer, [*range(ndim - 1)])
 
 
 def _in_flight(knobs: Knobs, stage: Stage, tile: Tile, stages: int) -> int:
@@ -168,6 +216,7 @@ def _in_flight(knobs: Knobs, stage: Stage, tile: Tile, stages: int) -> int:
 def _passed(s: Schedule, write: str, at: str, tile: Tile) -> str:
     """Pass results through shared memory, to be stored in bulk; returns that block."""
     back, out = s.cache_write(write, written(s, write), "shared", at=at)
+    as_matrix(s, out)
     s.transform_layout(out, paneled())
     i, j = s.loops(back)[-2:]
     group, row_in = s.split(i, [tile.groups, GROUP_ROWS])
@@ -182,53 +231,55 @@ def _blocks(s: Schedule, knobs: Knobs, stage: Stage, tile: Tile) -> int | None:
     By default that is so if there are more tiles, or sizes are unknown.
     """
     count = _processors(s)
-    sizes = [extent_of(loop) for loop in tile_axes(stage) or ()]
-    tiles = _tiles(sizes, (tile.rows, tile.columns), count)
+    tiles = _tiles(_sizes(stage), tile, count) * tile.parts
     again = f"_{stage.name}" if "persistent" in knobs.values else ""
     chosen = knobs.flag(f"persistent{again}", default=tiles > count)
     return count if chosen else None
 
 
-def _largest(
-    s: Schedule, stage: Stage, sizes: tuple[int | None, int | None]
-) -> tuple[int, int]:
-    """Warpgroups and columns: the fastest tile of known sizes, else the largest.
+def _fastest(s: Schedule, stage: Stage, sizes: Sizes) -> Tile:
+    """The fastest tile of known sizes, else the largest, with undivided steps.
 
     Of unknown rows or columns there are as many as the largest tile has: nothing is
     compared. An expensive epilogue is written out for fewer columns.
     """
-    rows, columns = sizes
+    _, rows, columns = sizes
     most = _COLUMNS[-2] if ends_long(s, stage) else _COLUMNS[-1]
     filled = -(-rows // GROUP_ROWS) if rows else _GROUPS[-1]
     found = [
-        (groups, wide)
+        Tile(groups, wide, parts)
         for wide in reversed(_COLUMNS)
         for groups in reversed(_GROUPS)
+        for parts in PARTS
         if wide <= most and wide <= (columns or wide) and groups <= filled
     ]
     gpu = None if s.target is None else gpu_of(s.target)
-    if rows is None or columns is None or gpu is None:
+    if None in sizes or gpu is None:
         return found[0]
-    count = _processors(s)
-    clocks = partial(_clocks, gpu, count, (rows, columns))
-    return min(found, key=lambda x: clocks(Tile(*x)))
+    steps = extent_of(stage.driven("reduction")[0]) or _USUAL_STEPS
+    return min(found, key=partial(_clocks, gpu, sizes, steps))
 
 
-def _clocks(gpu: Gpu, processors: int, sizes: tuple[int, int], tile: Tile) -> float:
-    """Clocks of a step of k, of all tiles: of the unit that is busiest.
+def _clocks(gpu: Gpu, sizes: Sizes, steps: int, tile: Tile) -> float:
+    """Clocks of all tiles, a step of k: of the unit that is busiest.
 
     These are the tensor cores, shared memory, which copies fill and each warpgroup
-    reads, and the L2 cache.
+    reads, and the L2 cache. Partial results pass that twice, for one more launch. How
+    results are rounded depends on the parts, and these on no device's number of
+    multiprocessors.
     """
-    tiles = _tiles(sizes, (tile.rows, tile.columns), processors)
-    own = -(-tiles // processors)  # of the busiest multiprocessor
+    tiles = _tiles(sizes, tile, gpu.processors)
+    own = -(-tiles * tile.parts // gpu.processors) / tile.parts  # of the busiest one
+    partial_bytes = 2 * f32.bytes * tile.parts * prod(size or 1 for size in sizes)
+    combined = _LAUNCH + partial_bytes / gpu.cache if tile.parts > 1 else 0.0
     brought = tile.rows + tile.columns
     read = tile.groups * (GROUP_ROWS + tile.columns)
-    return max(
+    busiest = max(
         own * tile.rows * tile.columns / gpu.group_products,
         own * _BYTES * (brought + read) / LINE,
         tiles * _BYTES * brought / gpu.cache,
     )
+    return busiest + combined / steps
 
 
 def _processors(s: Schedule) -> int:
@@ -237,15 +288,23 @@ def _processors(s: Schedule) -> int:
     return s.target.threads if s.target is not None and known else _PROCESSORS
 
 
-def _tiles(sizes: Sequence[int | None], parts: tuple[int, int], unknown: int) -> int:
-    """Tiles of rows and columns; along unknown ones, taken as more than `unknown`."""
-    pairs = zip(sizes, parts, strict=True)
+def _sizes(stage: Stage) -> Sizes:
+    """The number of products of matrices, and their rows and columns."""
+    row, column = tile_axes(stage) or (None, None)
+    assert row is not None
+    assert column is not None
+    return trips(batches_of(stage)), extent_of(row), extent_of(column)
+
+
+def _tiles(sizes: Sizes, tile: Tile, unknown: int) -> int:
+    """Tiles of all products; along unknown sizes, taken as more than `unknown`."""
+    pairs = zip(sizes, (1, tile.rows, tile.columns), strict=True)
     return prod(-(-size // part) if size else unknown + 1 for size, part in pairs)
 
 
 def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
     """The knobs; by default as large as known sizes fill."""
-    rows, columns = (extent_of(loop) for loop in tile_axes(stage) or ())
+    _, rows, columns = sizes = _sizes(stage)
     fits = (rows or GROUP_ROWS) >= GROUP_ROWS and (columns or GROUP_ROWS) >= GROUP_ROWS
     again = f"_{stage.name}" if "instruction" in knobs.values else ""
     instruction = knobs.choice(
@@ -256,12 +315,12 @@ def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
     )
     if instruction != "wgmma":
         raise ScheduleError("a knob chooses products of warps")
-    groups, wide = _largest(s, stage, (rows, columns))
-    chosen = (
-        knobs.choice(f"warpgroups{again}", _GROUPS, default=groups),
-        knobs.choice(f"group_columns{again}", _COLUMNS, default=wide),
+    found = _fastest(s, stage, sizes)
+    return Tile(
+        knobs.choice(f"warpgroups{again}", _GROUPS, default=found.groups),
+        knobs.choice(f"group_columns{again}", _COLUMNS, default=found.columns),
+        knobs.choice(f"step_parts{again}", PARTS, default=found.parts),
     )
-    return Tile(*chosen)
 
 
 def _staging(
@@ -275,16 +334,15 @@ def _staging(
     """
     again = f"_{stage.name}" if "ring" in knobs.values else ""
     results = writes(block_of(find_block(s.function, write)))
-    sizes = (extent_of(loop) for loop in tile_axes(stage) or ())
-    pairs = zip(sizes, (tile.rows, tile.columns), strict=True)
+    pairs = zip(_sizes(stage)[1:], (tile.rows, tile.columns), strict=True)
     whole = all(size is None or size >= part for size, part in pairs)
     stored = len(results) == 1 and all(_is_stored(s, result) for result in results)
     fits = whole and stored
     bulk = knobs.flag(f"bulk_store{again}", default=fits)
     if bulk and not fits:
         raise ArgumentError(
-            f"bulk_store{again}=True: {write} does not store tiles of one matrix of "
-            "16 bits"
+            f"bulk_store{again}=True: {write} does not store tiles of one array of 16 "
+            "bits"
         )
     out = 2 * tile.rows * tile.columns if bulk else 0
     each = 2 * tile.depth * (tile.rows + tile.columns)
@@ -305,5 +363,6 @@ def _staging(
 def _is_stored(s: Schedule, result: Buffer) -> bool:
     """Whether bulk stores can write a result: rows of 16-bit elements, by 16 bytes."""
     pitch = result.shape[-1]
-    rows = result.ndim == 2 and isinstance(pitch, Const) and not int(pitch.value) % 8
+    whole = isinstance(pitch, Const) and not int(pitch.value) % _CHUNK
+    rows = result.ndim in MAPPED and whole
     return rows and result.dtype.bytes == 2 and result in s.function.buffers

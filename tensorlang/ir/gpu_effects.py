@@ -23,12 +23,12 @@ _TABLE: Final = {
     "barrier_init": (2, "a barrier object of so many arrivals"),
     "bulk_copy": (
         10,
-        "object, to, from, row, column; rows, columns, those of the box, swizzle",
+        "swizzle; object, to, from; by dimension (here two) corner, shape and box",
     ),
     "bulk_commit": (0, "the stores so far are a group"),
     "bulk_store": (
         9,
-        "row, column, from, to; rows, columns, those of the box, swizzle",
+        "swizzle; from, to; by dimension (here two) corner, shape and box",
     ),
     "bulk_wait": (0, "until all groups of the thread have read what they store"),
     "group_barrier": (2, "a barrier, by its number, of so many threads; both proxies"),

@@ -8,10 +8,11 @@ by instruction, from the sources that the templates write.
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 from tensorlang_test_programs import fake_cuda, ptx_machine
-from tensorlang_test_programs.ptx_machine.objects import tensor_map
+from tensorlang_test_programs.ptx_machine.tensor_maps import TensorMap
 
 from tensorlang.runtime.cuda import multi_tensor as cuda_multi_tensor
 from tensorlang.runtime.cuda import toolchain
@@ -36,13 +37,13 @@ def install(monkeypatch, library="pycuda") -> Driver:
     return driver
 
 
-def _encode(place, kind, _rank, start, *rest):
-    """`cuTensorMapEncodeTiled` of a matrix: the machine's own 128 bytes."""
+def _encode(place, kind, rank, start, *rest):
+    """`cuTensorMapEncodeTiled`: the machine's own 128 bytes."""
     dims, pitches, box, _, _, swizzle, _, _ = rest
-    if pitches[0] % 16 or start % 16 or not dims[0] or not dims[1]:
+    if start % 16 or any(n % 16 for n in pitches[: rank - 1]) or 0 in dims[:rank]:
         return 1
-    sizes = [dims[0], dims[1], pitches[0]]
-    made = tensor_map(kind, start, sizes, [box[0], box[1]], swizzle)
+    of = TensorMap(start, tuple(dims[:rank]), (), tuple(box[:rank]), swizzle, kind)
+    made = replace(of, pitches=(of.size, *pitches[: rank - 1])).to_bytes()
     ctypes.memmove(place, made, len(made))
     return 0
 

@@ -135,6 +135,36 @@ def test_gradients_read_transposed_operands(kind, sizes, layout, processors):
     assert all(error(*pair) < NEAR[kind] for pair in zip(made, wanted, strict=False))
 
 
+# a, b: one matrix, several, one for all, in any order in memory
+@pytest.mark.usefixtures("ptx_driver")
+@pytest.mark.parametrize(
+    ("name", "shapes", "processors", "given", "wanted"),
+    [
+        ("math.matmul", ((130, 72), (72, 136)), 132, {}, "...ik,...kj->...ij"),
+        ("math.matmul", ((3, 70, 72), (3, 72, 64)), 2, {}, "bik,bkj->bij"),
+        (
+            "math.matmul",
+            ((2, 136, 72), (2, 128, 72)),
+            3,
+            {"transpose_b": True},
+            "bik,bjk->bij",
+        ),
+        ("math.matmul", ((70, 72), (3, 72, 64)), 132, {}, "...ik,...kj->...ij"),
+        (
+            "math.einsum",
+            ((65, 3, 64), (3, 64, 72)),
+            2,
+            {"subscripts": "ibk,bkj->ibj"},
+            "ibk,bkj->ibj",
+        ),
+    ],
+)
+def test_batches_of_products(name, shapes, processors, given, wanted):
+    (y,), taken, source = called(name, "bf16", shapes, processors, **given)
+    assert "wgmma" in source
+    assert error(y, np.einsum(wanted, *taken)) < NEAR["bf16"]
+
+
 @pytest.mark.usefixtures("ptx_driver")
 @pytest.mark.parametrize(
     ("written", "instead"),
@@ -154,8 +184,23 @@ def test_a_wrong_descriptor_is_seen(written, instead, monkeypatch):
 
     monkeypatch.setattr(toolchain, "ptx_of", wrong)
     shapes = (64, 64), (64, 128), (64, 128)
-    (dx, dw, _), (dy, x, w), _ = called("nn.dense_grad", "bf16", shapes, 1)
+    names = ("warpgroups", "group_columns", "step_parts")
+    knobs = dict(zip((f"{name}_dw_sum" for name in names), (1, 128, 1), strict=True))
+    (dx, dw, _), (dy, x, w), _ = called("nn.dense_grad", "bf16", shapes, 1, knobs)
     assert max(error(dx, dy @ w), error(dw, dy.T @ x)) > 0.1
+
+
+@pytest.mark.usefixtures("ptx_driver")
+@pytest.mark.parametrize("rows", [300, 65])
+def test_parts_of_the_steps(rows):
+    shapes = (rows, 64), (rows, 128), (64, 128)
+    knobs = {"step_parts_dw_sum": 4, "group_columns_dw_sum": 64}
+    (_, dw, _), (dy, x, _), source = called(
+        "nn.dense_grad", "bf16", shapes, 2, knobs, layout="oi"
+    )
+    assert "dw_sum_rf" in source
+    assert "mma.sync" not in source
+    assert np.abs(dw - dy.T @ x).max() <= NEAR["bf16"] * np.abs(dy.T @ x).max()
 
 
 @pytest.mark.usefixtures("ptx_driver")

@@ -234,7 +234,7 @@ class _Counted:
                 traffic.sectors[copy.buffer] += self.share * size / SECTOR
                 traffic.passes += size / LINE
                 traffic.copies += count
-                if isinstance(ring := args[0], ir.Load):
+                if call.name == "bulk_copy" and isinstance(ring := args[1], ir.Load):
                     traffic.stages = int(np.max(self.value(ring.buffer.shape[0])))
             case "warpgroup_product":
                 columns, steps = (int(np.max(self.value(arg))) for arg in args[:2])

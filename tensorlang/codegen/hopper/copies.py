@@ -1,19 +1,22 @@
-"""Bulk (TMA) copies: one thread copies a tile of a matrix to shared memory.
+"""Bulk (TMA) copies: one thread copies a tile of an array to shared memory.
 
 for i in range(128):                                    bulk_copy(full[s], to[s, 0, 0],
     for j in range(64):                          ->         from[0, 0], r, c, ...)
         to[s, i, j] = from[r + i, c + j]
 
-A tile of several swizzled ones, side by side, takes a copy for each.
+A tile of several swizzled ones, side by side, takes a copy for each. In an array of up
+to five dimensions, a tile has one index along all but two, as in a batch of matrices.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
+from operator import add
 
-from tensorlang.codegen.hopper.effects import COPY, effect
+from tensorlang.codegen.hopper.effects import COPY, moved
 from tensorlang.codegen.hopper.layouts import (
     SWIZZLES,
     TILE,
@@ -26,19 +29,27 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.simplification.conditions import conjuncts
 from tensorlang.ir.simplification.simplify import simplify
+from tensorlang.machine.gpus import MAPPED
 
 _LARGEST = 256  # rows or columns of a box
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of a whole tile, `to[.., i, j] = source[row + i, column + j]`."""
+    """A copy of a whole tile, `to[.., i, j] = source[.., row + i, .., column + j]`.
+
+    Attributes:
+        to: The start of the tile in shared memory.
+        source: The start of the array.
+        corner: The start of the tile in it, by dimension.
+        box: Extents of the tile, by dimension; they are rows, columns and ones.
+        swizzle: Its span in bytes.
+    """
 
     to: ir.Load
     source: ir.Load
-    row: ir.Expr
-    column: ir.Expr
-    box: tuple[int, int]
+    corner: tuple[ir.Expr, ...]
+    box: tuple[int, ...]
     swizzle: int
 
     @property
@@ -48,9 +59,11 @@ class Copy:
 
     def statement(self, arrives: ir.Load) -> ir.Evaluate:
         """The instruction, which arrives at a barrier object on completion."""
-        rows, columns = self.source.buffer.shape
-        place = self.to, self.source, self.row, self.column
-        return effect(COPY, arrives, *place, rows, columns, *self.box, self.swizzle)
+        places = arrives, self.to, self.source
+        shape = self.source.buffer.shape
+        return moved(
+            COPY, places, self.corner, shape, box=self.box, swizzle=self.swizzle
+        )
 
 
 def copies_of(stmt: ir.Stmt) -> list[Copy]:
@@ -69,8 +82,9 @@ def _copies(stmt: ir.Stmt) -> list[Copy]:
     if not isinstance(body, ir.Store) or source is None or body.mask is not None:
         raise _no_copy(stmt, "it is not a nest around one store of a load")
     to = ir.Load(body.buffer, body.indices)
-    if len(loops) != 2 or source.buffer.ndim != 2 or source.mask is not None:
-        raise _no_copy(stmt, "it does not copy a matrix by rows and columns")
+    ranked = source.buffer.ndim in MAPPED
+    if len(loops) != 2 or not ranked or source.mask is not None:
+        raise _no_copy(stmt, "it does not copy a tile by rows and columns")
     if source.buffer.scope != "global" or to.buffer.scope != "shared":
         raise _no_copy(stmt, "it does not go from global to shared memory")
     i, j = (loop.var for loop in loops)
@@ -114,32 +128,74 @@ def _placed(
     loops: tuple[ir.Var, ir.Var],
     counts: tuple[ir.Expr, ...],
 ) -> list[Copy]:
-    corner = [simplify(at - var) for at, var in zip(source.indices, loops, strict=True)]
-    if any(free_vars(at) & set(loops) for at in corner):
+    found = corner_of(source.indices, loops)
+    if found is None:
         raise _no_copy(stmt, "it does not read a tile by rows")
+    corner, row = found
     shape, swizzle = extents(to.buffer), swizzle_of(to.buffer)
     if shape is None or counts != tuple(to.buffer.shape[-2:]):
         raise _no_copy(stmt, "it does not fill all of its tile")
-    box = shape[-2:]
+    tile = shape[-2:]
     if swizzle is None and is_paneled(to.buffer):
-        box, swizzle = (TILE, TILE), SWIZZLES[0]
+        tile, swizzle = (TILE, TILE), SWIZZLES[0]
     if swizzle is None:
         raise _no_copy(stmt, f"{to.buffer.name} has a layout that it cannot write")
-    _fits(stmt, source, box)
-    zero = ir.as_expr(0)
-    start, lead = ir.Load(source.buffer, (zero, zero)), to.indices[:-2]
-    places = [range(0, n, part) for n, part in zip(shape[-2:], box, strict=True)]
+    _fits(stmt, source, tile)
+    start, lead = start_of(source.buffer), to.indices[:-2]
+    places = [range(0, n, part) for n, part in zip(shape[-2:], tile, strict=True)]
+    box = by_dimension(source.buffer.ndim, row, tile, 1)
     return [
         Copy(
             ir.Load(to.buffer, (*lead, ir.as_expr(r), ir.as_expr(c))),
             start,
-            simplify(corner[0] + r),
-            simplify(corner[1] + c),
-            (box[0], box[1]),
+            tuple(
+                map(
+                    simplify,
+                    map(add, corner, by_dimension(len(corner), row, (r, c), 0)),
+                )
+            ),
+            box,
             swizzle,
         )
         for r, c in product(*places)
     ]
+
+
+def corner_of(
+    indices: Sequence[ir.Expr], loops: Sequence[ir.Var]
+) -> tuple[tuple[ir.Expr, ...], int] | None:
+    """Where a tile starts whose rows and columns two loops run along.
+
+    Columns are along the last dimension, rows along another one.
+
+    Returns:
+        The start, by dimension, and the dimension of the rows. None if the indices are
+        no tile's.
+    """
+    row = [n for n, at in enumerate(indices[:-1]) if loops[0] in free_vars(at)]
+    if len(row) != 1:
+        return None
+    along = dict(zip((row[0], len(indices) - 1), loops, strict=True))
+    corner = [
+        simplify(at - along[n]) if n in along else at for n, at in enumerate(indices)
+    ]
+    if any(free_vars(at) & {*loops} for at in corner):
+        return None
+    return tuple(corner), row[0]
+
+
+def by_dimension(
+    rank: int, row: int, tile: Sequence[int], other: int
+) -> tuple[int, ...]:
+    """Numbers for the rows and columns of a tile, and another one for the rest."""
+    return tuple(
+        tile[n == rank - 1] if n in (row, rank - 1) else other for n in range(rank)
+    )
+
+
+def start_of(buffer: ir.Buffer) -> ir.Load:
+    """The first element of a buffer."""
+    return ir.Load(buffer, (ir.as_expr(0),) * buffer.ndim)
 
 
 def _fits(stmt: ir.Stmt, source: ir.Load, box: tuple[int, ...]) -> None:
@@ -149,7 +205,7 @@ def _fits(stmt: ir.Stmt, source: ir.Load, box: tuple[int, ...]) -> None:
             stmt,
             f"a box of {box} exceeds 256, or its rows are not multiples of 16 bytes",
         )
-    pitch = source.buffer.shape[1]
+    pitch = source.buffer.shape[-1]
     if isinstance(pitch, ir.Const) and int(pitch.value) * width % 16:
         raise _no_copy(stmt, f"rows of {pitch.value} are not a multiple of 16 bytes")
 

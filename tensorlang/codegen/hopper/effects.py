@@ -5,7 +5,7 @@ The template has a macro of the same name for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from tensorlang.ir.visit import walk
 
 COPY: Final = "bulk_copy"
 STORE: Final = "bulk_store"
+_FIRST: Final = {COPY: 4, STORE: 3}  # arguments before those by dimension
 
 
 def effect(name: str, *args: ExprLike) -> Evaluate:
@@ -28,36 +29,64 @@ class TensorMap:
     """Arguments of `cuTensorMapEncodeTiled` for a bulk copy.
 
     Attributes:
-        buffer: The row-major matrix in global memory.
-        rows, columns: Extents of the matrix.
-        box: Rows and columns moved by one copy.
+        buffer: The row-major array in global memory, of 2 to 5 dimensions.
+        shape: Its extents.
+        box: Elements along each dimension that one copy moves.
         swizzle: Swizzle span in bytes (16-byte chunks are permuted in it); 0 for none.
     """
 
     buffer: Buffer
-    rows: Expr
-    columns: Expr
-    box: tuple[int, int]
+    shape: tuple[Expr, ...]
+    box: tuple[int, ...]
     swizzle: int
 
     @classmethod
     def of(cls, copy: Call) -> TensorMap:
         """The tensor map of a bulk copy or store."""
-        *_, rows, columns, box_rows, box_columns, swizzle = copy.args
-        box = _number(box_rows), _number(box_columns)
-        return cls(mapped(copy).buffer, rows, columns, box, _number(swizzle))
+        _, shape, box = dimensions(copy)
+        numbers = tuple(map(_number, box))
+        return cls(mapped(copy).buffer, shape, numbers, _number(copy.args[0]))
+
+
+def moved(
+    name: str,
+    places: Sequence[Load],
+    corner: Sequence[Expr],
+    shape: Sequence[Expr],
+    *,
+    box: Sequence[int],
+    swizzle: int,
+) -> Evaluate:
+    """A bulk copy or store of a box of an array, the last one of `places`.
+
+    Args:
+        name: `COPY` or `STORE`.
+        places: The loads among its arguments.
+        corner: Where the box starts, by dimension.
+        shape: Extents of the array.
+        box: Extents of the box.
+        swizzle: Its span, as of `TensorMap`.
+    """
+    return effect(name, swizzle, *places, *corner, *shape, *box)
 
 
 def mapped(copy: Call) -> Load:
-    """The matrix in global memory of a bulk copy or store."""
-    matrix = copy.args[2 if copy.name == COPY else 3]
-    assert isinstance(matrix, Load)
-    return matrix
+    """The array in global memory of a bulk copy or store."""
+    array = copy.args[_FIRST[copy.name] - 1]
+    assert isinstance(array, Load)
+    return array
+
+
+def dimensions(copy: Call) -> tuple[tuple[Expr, ...], ...]:
+    """Corner, shape and box of a bulk copy or store."""
+    each = copy.args[_FIRST[copy.name] :]
+    rank = len(each) // 3
+    return tuple(each[n : n + rank] for n in range(0, 3 * rank, rank))
 
 
 def is_mapped(node: Node) -> bool:
     """Whether a node is a bulk copy or store, which use tensor maps."""
-    return isinstance(node, Call) and node.name in (COPY, STORE)
+    return isinstance(node, Call) and node.name in _FIRST
 
 
 def tensor_maps(node: Node) -> tuple[TensorMap, ...]:

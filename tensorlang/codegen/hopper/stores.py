@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorlang.codegen.hopper.effects import STORE, effect
+from tensorlang.codegen.hopper.copies import by_dimension, corner_of, start_of
+from tensorlang.codegen.hopper.effects import STORE, effect, moved
 from tensorlang.codegen.hopper.layouts import SWIZZLES, TILE, is_paneled
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import WARP, WARPGROUP
-from tensorlang.ir.contents import free_vars
 from tensorlang.ir.simplification.conditions import conjuncts
 from tensorlang.ir.simplification.simplify import simplify
+from tensorlang.machine.gpus import MAPPED
 
 
 def is_store(block: ir.Block) -> bool:
@@ -38,8 +39,8 @@ def store_of(block: ir.Block, thread: ir.Var) -> ir.Stmt:
     assert isinstance(body, ir.Store)
     source = body.value
     assert isinstance(source, ir.Load)
-    if len(loops) < 2 or body.mask is not None or len(body.indices) != 2:
-        raise _no_store(block, "it does not copy a matrix by rows and columns")
+    if len(loops) < 2 or body.mask is not None or body.buffer.ndim not in MAPPED:
+        raise _no_store(block, "it does not copy a tile by rows and columns")
     inner = loops[-2:]
     own = [loop.var for loop in inner]
     tests = [at < n for at, n in zip(body.indices, body.buffer.shape, strict=True)]
@@ -47,26 +48,20 @@ def store_of(block: ir.Block, thread: ir.Var) -> ir.Stmt:
         raise _no_store(block, f"it stores only where {cond!r}")
     if any(loop.extent != ir.as_expr(TILE) for loop in inner):
         raise _no_store(block, f"its tiles are not {TILE} by {TILE}")
-    to, start = (
-        [simplify(at - var) for at, var in zip(load.indices, own, strict=True)]
-        for load in (body, source)
-    )
-    if any(free_vars(at) & set(own) for at in (*to, *start)):
+    found = [corner_of(place.indices, own) for place in (body, source)]
+    if found[0] is None or found[1] is None:
         raise _no_store(block, "it does not go along rows")
+    (to, row), (start, _) = found  # type: ignore[misc]
     if any(simplify(at % TILE) != ir.as_expr(0) for at in start):
         raise _no_store(block, "it does not start at a tile")
     if not is_paneled(source.buffer):
         raise _no_store(
             block, f"{source.buffer.name} is not laid out in swizzled tiles"
         )
-    zero = ir.as_expr(0)
-    made: ir.Stmt = effect(
-        STORE,
-        *to,
-        ir.Load(source.buffer, tuple(start)),
-        ir.Load(body.buffer, (zero, zero)),
-        *body.buffer.shape,
-        *(TILE, TILE, SWIZZLES[0]),
+    places = ir.Load(source.buffer, start), start_of(body.buffer)
+    box = by_dimension(len(to), row, (TILE, TILE), 1)
+    made: ir.Stmt = moved(
+        STORE, places, to, body.buffer.shape, box=box, swizzle=SWIZZLES[0]
     )
     for loop in reversed(loops[:-2]):
         made = replace(loop, kind="unrolled", body=made)

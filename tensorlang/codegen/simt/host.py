@@ -201,8 +201,7 @@ class Launch:
     def _map(self, given: TensorMap) -> Data:
         numbers = {
             "dtype": str(given.buffer.dtype),
-            "rows": data_of(given.rows),
-            "columns": data_of(given.columns),
+            "shape": list(map(data_of, given.shape)),
             "box": list(given.box),
             "swizzle": given.swizzle,
         }

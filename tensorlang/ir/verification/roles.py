@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
+from tensorlang.ir.contents import reads, writes
 from tensorlang.ir.nodes import (
     Arrive,
     Barrier,
     BarrierObject,
+    Block,
+    Buffer,
     Call,
     Const,
     Evaluate,
     For,
+    If,
+    Reduce,
     Role,
+    Seq,
     Stmt,
     Wait,
+    as_expr,
 )
 from tensorlang.ir.sites import Site
 from tensorlang.ir.verification.expressions import check_evaluate, check_expr
 from tensorlang.ir.visit import walk
 
+Buffers: TypeAlias = frozenset[Buffer]
 MOST_IN_FLIGHT: Final = 7  # products that a wait leaves
 
 
@@ -35,6 +44,11 @@ def check_role(stmt: Role, site: Site) -> None:
         raise site.fault("a role is outside of the threads; bind a loop around it")
     if any(isinstance(outer, Role) for outer in site.around):
         raise site.fault("a role is in another role; put one after the other")
+    if left := _in_flight(stmt.body, frozenset(), site):
+        raise site.fault(
+            f"products that add to {_named(left)} are in flight where their role ends; "
+            "put evaluate(wait_products(0)) after their loop"
+        )
 
 
 def check_barrier_object(stmt: BarrierObject, site: Site) -> None:
@@ -67,6 +81,18 @@ def check_wait(stmt: Wait, site: Site) -> None:
     check_expr(stmt.phase, site)
 
 
+def check_copies_wait(stmt: Evaluate, site: Site) -> None:
+    """Groups of copies are waited for but for a constant number of them."""
+    if not isinstance(stmt.expr, Call) or stmt.expr.name != "wait_copies":
+        return
+    (left,) = stmt.expr.args
+    if not isinstance(left, Const) or left.value < 0:
+        raise site.fault(
+            f"{stmt.expr!r} does not leave a constant number of groups of copies "
+            "pending; leave 0 or more"
+        )
+
+
 def check_products_wait(stmt: Evaluate, site: Site) -> None:
     """Products of warpgroups are waited for in a role, but for a constant number."""
     if not isinstance(stmt.expr, Call) or stmt.expr.name != "wait_products":
@@ -81,6 +107,53 @@ def check_products_wait(stmt: Evaluate, site: Site) -> None:
         raise site.fault(
             f"{stmt.expr!r} is outside of a role; put it in that of the products"
         )
+
+
+def _in_flight(
+    stmt: Stmt, flying: Buffers, site: Site, *, later: bool = False
+) -> Buffers:
+    """The sums of products that go on after a statement.
+
+    Products are over at once, but for those in a loop whose steps wait for them
+    (`later`).
+
+    Raises:
+        VerificationError: an instruction of threads reads such sums.
+    """
+    run = partial(_in_flight, site=site, later=later)
+    match stmt:
+        case Evaluate(expr=Call(name="wait_products", args=(left,))):
+            return flying if left != as_expr(0) else frozenset()
+        case Block(scope="warpgroup") if any(isinstance(n, Reduce) for n in walk(stmt)):
+            return flying | writes(stmt) if later else flying
+        case Seq():
+            for part in stmt.stmts:
+                flying = run(part, flying)
+            return flying
+        case For():
+            run = partial(_in_flight, site=site, later=later or _waits(stmt.body))
+            after = flying | run(stmt.body, flying)
+            return after if after == flying else run(stmt.body, after) | after
+        case If():
+            both = [stmt.then, *([stmt.orelse] if stmt.orelse else [])]
+            return flying.union(*(run(part, flying) for part in both))
+    if read := reads(stmt) & flying:
+        raise site.fault(
+            f"{_named(read)} is read while products that add to it are in flight; put "
+            "evaluate(wait_products(0)) before"
+        )
+    return flying
+
+
+def _waits(body: Stmt) -> bool:
+    """Whether a step of a loop waits for products, which go on until then."""
+    parts = body.stmts if isinstance(body, Seq) else (body,)
+    calls = (part.expr for part in parts if isinstance(part, Evaluate))
+    return any(isinstance(x, Call) and x.name == "wait_products" for x in calls)
+
+
+def _named(buffers: Buffers) -> str:
+    return ", ".join(sorted(buffer.name for buffer in buffers))
 
 
 def _check_object(name: str, site: Site) -> None:
@@ -102,5 +175,5 @@ RULES: Final[dict[type[Stmt], tuple[Callable[[Any, Site], None], ...]]] = {
     BarrierObject: (check_barrier_object,),
     Arrive: (check_arrive,),
     Wait: (check_wait,),
-    Evaluate: (check_evaluate, check_products_wait),
+    Evaluate: (check_evaluate, check_products_wait, check_copies_wait),
 }

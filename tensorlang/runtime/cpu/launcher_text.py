@@ -156,15 +156,14 @@ class _Program:
         return made
 
     def _map(self, id: str, at: int, data: Data) -> Part:
-        """A tensor map: a matrix, and the box of it that is copied."""
+        """A tensor map, innermost dimension first: an array, and its copied box."""
         return {
             "id": id,
             "slot": f"%slot{at}",
             "dtype": _MAP_TYPES[data["dtype"]],
             "itemsize": DType(data["dtype"]).bytes,
-            "rows": self._number(data["rows"]),
-            "columns": self._number(data["columns"]),
-            "box": data["box"],
+            "shape": [self._number(extent) for extent in reversed(data["shape"])],
+            "box": data["box"][::-1],
             "swizzle": _MAP_SWIZZLES[data["swizzle"]],
         }
 

@@ -335,7 +335,7 @@ class CudaKernel(DeviceKernel):
                 if kind != "tensor_map":
                     continue
                 spec, data = self.signature.buffers[rest[0]], rest[1]
-                columns = host_program.number(data["columns"], names)
+                columns = host_program.number(data["shape"][-1], names)
                 size = columns * spec.numpy.itemsize
                 if size % _ROW_BYTES:
                     found.append(

@@ -88,7 +88,8 @@ def in_blocks(func: ir.Function, loop: str, blocks: int) -> ir.Function:
     lets: list[ir.Stmt] = []
     own: dict[ir.Var, ir.Expr] = {}
     for bound in reversed(grid):
-        inner = simplify(rest if bound is grid[0] else rest % bound.extent)
+        last = bound is grid[0] and bound.extent != ir.as_expr(1)
+        inner = simplify(rest if last else rest % bound.extent)
         rest = rest // bound.extent
         own[bound.var] = inner
         if not isinstance(inner, ir.Const):

@@ -207,7 +207,7 @@ ENCODE = ctypes.CFUNCTYPE(
 
 
 def test_tensor_maps_are_encoded_before_their_launch():
-    told = {"dtype": "bf16", "rows": "n", "columns": ["mul", "n", 8]}
+    told = {"dtype": "bf16", "shape": ["n", ["mul", "n", 8]]}
     told |= {"box": [64, 32], "swizzle": 64}
     launch = {
         "name": "f",

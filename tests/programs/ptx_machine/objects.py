@@ -1,4 +1,4 @@
-"""`mbarrier` and bulk tensor copies (PTX ISA, 9.7.13.15 and 9.7.9.27), of 2-d tiles.
+"""`mbarrier` and bulk tensor copies (PTX ISA, 9.7.13.15 and 9.7.9.27), of tiles.
 
 A barrier object is in the first of its phases until as many have arrived as it was
 made for and all bytes that were announced have come; then it is in the next one. Bulk
@@ -9,12 +9,11 @@ checked).
 
 The asynchronous proxy (bulk copies, products of warpgroups) and threads see each
 other's accesses of shared memory only across a `fence.proxy.async` of the thread.
-
-A tensor map is the machine's own 128 bytes: `tensor_map` writes them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,12 +23,12 @@ from .batch import PARAM_WINDOW, Batch, Lanes, Read, Step
 from .faults import Fault
 from .operands import Names, address, reader, writer
 from .program import Instruction, Number, Vector
+from .tensor_maps import MOST, TensorMap
 from .types import named
 
+Corners = Callable[[Batch, Lanes], np.ndarray]  # by thread and dimension
 U32, S32, U64, PRED = named("u32"), named("s32"), named("u64"), named("pred")
-# CU_TENSOR_MAP_DATA_TYPE_...: bytes of an element
-_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
-_SWIZZLE_128 = 3  # CU_TENSOR_MAP_SWIZZLE_128B
+_RANKS = {f"{rank}d": rank for rank in range(2, MOST + 1)}
 
 
 @dataclass
@@ -52,13 +51,6 @@ class BarrierObject:
             self.phase, self.pending = self.phase ^ 1, self.count
             self.told |= self.heard
             self.heard.clear()
-
-
-def tensor_map(kind: int, start: int, sizes: list[int], box: list[int], swizzle: int):
-    """128 bytes for columns and rows, and the bytes from row to row, of a matrix."""
-    words = np.zeros(16, np.uint64)
-    words[:8] = [start, *sizes, *box, swizzle, kind]
-    return words.tobytes()
 
 
 def swizzled(at: np.ndarray) -> np.ndarray:
@@ -180,43 +172,51 @@ def bulk(ins: Instruction, names: Names) -> Step:
         return lambda _s, _ix: None
     if words[2] == "wait_group" and ins.operands == (Number(0),):
         return _stored
-    if words[3:] == ("2d", "global", "shared@cta", "bulk_group"):
+    if words[4:] == ("global", "shared@cta", "bulk_group"):
         return bulk_store(ins, names)
     return bulk_copy(ins, names)
 
 
 def bulk_store(ins: Instruction, names: Names) -> Step:
-    """`cp.async.bulk.tensor.2d.global... [map, {column, row}], [from]`.
+    """`cp.async.bulk.tensor.2d.global... [map, {column, row}], [from]`; up to 5d.
 
     What is there when it begins has to stay until the thread waits for its groups.
     """
     given, start = ins.operands
-    if not isinstance(given, Vector):
-        raise Fault("a tensor map and coordinates are wanted")
-    maps, places = address(given.parts[0], names), address(start, names)
-    coordinates = [reader(p, S32, names) for p in parts(given.parts[1], 2)]
+    maps, corners = _boxes(ins, given, names)
+    places = address(start, names)
 
     def step(s: Batch, ix: Lanes) -> None:
-        lanes = s.lanes(ix)
-        where = [np.broadcast_to(read(s, ix), len(lanes)) for read in coordinates]
+        lanes, where = s.lanes(ix), corners(s, ix)
         for n, lane in enumerate(lanes):
-            raw = _map_of(s, int(maps(s, ix)[n]))
-            base, columns, rows, pitch, wide, high = raw[:6]
-            size = _BYTES[raw[7]]
-            at = _lines(s, lane, int(places(s, ix)[n]), raw, wide * high * size)
+            of = _map_of(s, int(maps(s, ix)[n]))
+            to, inside = of.elements(where[n])
+            at = _lines(s, lane, int(places(s, ix)[n]), of, to.size * of.size)
             s.shared.check_proxies(at, 16, np.full(len(at), lane), writes=False)
             s.shared.reading(at, 16, np.full(len(at), lane), proxy=True)
             all_bytes = (at[:, None] + np.arange(16)).ravel()
             data = s.shared.raw[all_bytes].copy()
             s.stores.append((int(lane), all_bytes, data))
-            i, j = np.arange(high)[:, None] + where[1][n], np.arange(wide) + where[0][n]
-            inside = ((i >= 0) & (i < rows) & (j >= 0) & (j < columns)).ravel()
-            to = (base + i * pitch + j * size).ravel()[inside].astype(np.uint64)
-            words = data.view(f"u{size}")[inside]
-            if len(to):
-                s.memory.store(to, words[None], np.full(len(to), lane))
+            words = data.view(f"u{of.size}")[inside]
+            if inside.any():
+                s.memory.store(to[inside], words[None], np.full(inside.sum(), lane))
 
     return step
+
+
+def _boxes(ins: Instruction, given: object, names: Names) -> tuple[Read, Corners]:
+    """Where the tensor map is, and where each thread's box starts."""
+    rank = _RANKS.get(ins.modifiers[3], 0)
+    if not isinstance(given, Vector) or not rank:
+        raise Fault("a tensor map and coordinates are wanted")
+    coordinates = [reader(p, S32, names) for p in parts(given.parts[1], rank)]
+
+    def corners(s: Batch, ix: Lanes) -> np.ndarray:
+        count = len(s.lanes(ix))
+        found = [np.broadcast_to(read(s, ix), count) for read in coordinates]
+        return np.stack(found, axis=1).astype(np.int64)
+
+    return address(given.parts[0], names), corners
 
 
 def _stored(s: Batch, ix: Lanes) -> None:
@@ -228,66 +228,57 @@ def _stored(s: Batch, ix: Lanes) -> None:
 
 
 def bulk_copy(ins: Instruction, names: Names) -> Step:
-    """`cp.async.bulk.tensor.2d... [to], [map, {column, row}], [object]`."""
-    words = ("async", "bulk", "tensor", "2d", "shared@cluster", "global")
-    if ins.modifiers != (*words, "mbarrier@complete_tx@bytes"):
+    """`cp.async.bulk.tensor.2d... [to], [map, {column, row}], [object]`; up to 5d."""
+    words = ("shared@cluster", "global", "mbarrier@complete_tx@bytes")
+    if ins.modifiers[:3] != ("async", "bulk", "tensor") or ins.modifiers[4:] != words:
         raise Fault(f"{ins.text} is not known")
     to, given, told = ins.operands
-    if not isinstance(given, Vector):
-        raise Fault("a tensor map and coordinates are wanted")
+    maps, corners = _boxes(ins, given, names)
     places, objects = address(to, names), address(told, names)
-    maps = address(given.parts[0], names)
-    coordinates = [reader(p, S32, names) for p in parts(given.parts[1], 2)]
 
     def step(s: Batch, ix: Lanes) -> None:
-        lanes = s.lanes(ix)
+        lanes, where = s.lanes(ix), corners(s, ix)
         start, keys = places(s, ix), s.shared.at(objects(s, ix), 8, lanes)
-        where = [np.broadcast_to(read(s, ix), len(lanes)) for read in coordinates]
         for n, lane in enumerate(lanes):
-            raw = _map_of(s, int(maps(s, ix)[n]))
-            first = int(where[0][n]), int(where[1][n])
-            words = _fetched(s, lane, raw, first)
+            of = _map_of(s, int(maps(s, ix)[n]))
+            words = _fetched(s, lane, of, where[n])
             held = _found(s, int(keys[n]), int(lane))
             if not held.fenced:
                 raise Fault("no fence.mbarrier_init came after its object was made")
-            held.flights.append(_flight(s, lane, int(start[n]), raw, words))
+            held.flights.append(_flight(s, lane, int(start[n]), of, words))
 
     return step
 
 
-def _map_of(s: Batch, at: int) -> list[int]:
+def _map_of(s: Batch, at: int) -> TensorMap:
     first = at - PARAM_WINDOW
     if first % 64 or not 0 <= first <= len(s.params) - 128:
         raise Fault(f"no tensor map is at {at:#x}")
-    return [int(word) for word in s.params[first : first + 128].copy().view(np.uint64)]
+    return TensorMap.of(s.params[first : first + 128].copy())
 
 
-def _fetched(s: Batch, lane: int, raw: list[int], at: tuple[int, int]) -> np.ndarray:
-    """The box's bytes, row by row; what lies outside of the matrix is 0."""
-    base, columns, rows, pitch, wide, high = raw[:6]
-    size = _BYTES[raw[7]]
-    i, j = np.arange(high)[:, None] + at[1], np.arange(wide) + at[0]
-    inside = (i >= 0) & (i < rows) & (j >= 0) & (j < columns)
-    source = np.where(inside, base + i * pitch + j * size, base).astype(np.uint64)
-    words = s.memory.load(source.ravel(), size, 1, np.full(source.size, lane))[0]
-    return np.where(inside.ravel(), words, 0).astype(words.dtype).view(np.uint8)
+def _fetched(s: Batch, lane: int, of: TensorMap, corner: np.ndarray) -> np.ndarray:
+    """The box's bytes, row by row; what lies outside of the array is 0."""
+    at, inside = of.elements(corner)
+    source = np.where(inside, at, np.uint64(of.start))
+    words = s.memory.load(source, of.size, 1, np.full(source.size, lane))[0]
+    return np.where(inside, words, 0).astype(words.dtype).view(np.uint8)
 
 
-def _lines(s: Batch, lane: int, start: int, raw: list[int], size: int) -> np.ndarray:
+def _lines(s: Batch, lane: int, start: int, of: TensorMap, size: int) -> np.ndarray:
     """Where pieces of 16 bytes of a box lie, in the map's exchange."""
-    exchange = raw[6] == _SWIZZLE_128
-    if start % 128 or (exchange and raw[4] * _BYTES[raw[7]] != 128):
+    if start % 128 or (of.exchanges and of.box[0] * of.size != 128):
         raise Fault("a bulk copy is at no multiple of 128, or has other rows")
     line = start + np.arange(0, size, 16)
-    chunks = (swizzled(line) if exchange else line).astype(np.uint64)
+    chunks = (swizzled(line) if of.exchanges else line).astype(np.uint64)
     return s.shared.at(chunks, 16, np.full(len(chunks), lane))
 
 
 def _flight(
-    s: Batch, lane: int, start: int, raw: list[int], data: np.ndarray
+    s: Batch, lane: int, start: int, of: TensorMap, data: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where the bytes will lie: pieces of 16 of them, in the map's exchange."""
-    where = _lines(s, lane, start, raw, len(data))
+    where = _lines(s, lane, start, of, len(data))
     lanes = np.full(len(where), lane)
     s.shared.check_proxies(where, 16, lanes, writes=True)
     s.flying.overwrite(lane, s.shared.units(where, 16))

@@ -115,8 +115,7 @@ def test_what_the_host_is_told_of_tensor_maps_and_shared_memory(ring):
     assert a[:2] == ["tensor_map", 0]
     assert a[2] == {
         "dtype": "bf16",
-        "rows": 256,
-        "columns": 320,
+        "shape": [256, 320],
         "box": [128, 64],
         "swizzle": 128,
     }

@@ -72,6 +72,8 @@ def test_what_is_refused(old, new, message):
     [
         ("with role(n < 3):\n    pass", "a role is outside of the threads"),
         ("evaluate(wait_products(0))", r"wait_products\(0\) is outside of a role"),
+        ("evaluate(wait_copies(-1))", r"wait_copies\(-1\) does not leave a constant"),
+        ("evaluate(wait_copies(n))", r"wait_copies\(n\) does not leave a constant n"),
         (
             'for t in bound(32, "thread.x"):\n    m = barrier_object(1, 1)',
             "is inside of the threads; declare it around them",

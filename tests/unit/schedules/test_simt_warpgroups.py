@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from tensorlang import targets
-from tensorlang.errors import ArgumentError, InterpreterError, ScheduleError
+from tensorlang.errors import (
+    ArgumentError,
+    InterpreterError,
+    IRError,
+    ScheduleError,
+)
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.text.parser import parse
 from tensorlang.ir.text.printer import show
@@ -43,6 +48,19 @@ def test_roles_multiply_with_every_check(size):
     assert error_of(func, *size) == 0
 
 
+@pytest.mark.parametrize("target", [HOPPER, replace(HOPPER, threads=2, index=0)])
+def test_batches_multiply_with_every_check(target):
+    op, shapes = find("math.matmul"), ((3, 70, 72), (3, 72, 64))
+    func = default(op, op.workload(*shapes, dtypes="f16"), target, SMALL)[0].function
+    verify(func)
+    assert parse(show(func)) == func
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-4, 5, shape).astype("f2") for shape in shapes)
+    y = np.zeros((3, 70, 64), "f2")
+    run(func, a, b, y)
+    assert (y == a.astype("f4") @ b.astype("f4")).all()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -61,17 +79,18 @@ def test_planted_faults_are_found(old, new, message):
 @pytest.mark.parametrize(
     ("sizes", "tile"),
     [
-        ((4096, 4096), (2, 256)),
-        ((1024, 1024), (1, 128)),  # smaller ones ask more of the L2 cache
-        ((512, 512), (1, 64)),  # larger ones leave multiprocessors without any
-        ((64, 4096), (1, 64)),  # one for each of 64
+        ((4096, 4096), (2, 256, 1)),
+        ((1024, 1024), (2, 256, 4)),  # parts for multiprocessors without any
+        ((1024, 4096), (2, 256, 1)),  # tiles for all of them
+        ((64, 4096), (1, 256, 8)),  # one row of tiles
     ],
 )
 def test_the_fastest_tile_is_chosen_for_known_sizes(sizes, tile):
     op, (n, k) = find("nn.dense_grad"), sizes
     workload = op.workload((8192, n), (8192, k), (n, k), dtypes="bf16")
     knobs = default(op, workload, HOPPER, {})[1].values
-    assert (knobs["warpgroups_dw_sum"], knobs["group_columns_dw_sum"]) == tile
+    names = ("warpgroups", "group_columns", "step_parts")
+    assert tuple(knobs[f"{name}_dw_sum"] for name in names) == tile
 
 
 ALONE = replace(HOPPER, threads=1, index=0)  # one block for all tiles
@@ -104,6 +123,25 @@ def test_registers_that_are_not_given_up_are_missing(of_producer):
     faulty = parse(text.replace(", registers=40", of_producer))
     with pytest.raises(InterpreterError, match="want 80896 of 65536 registers"):
         error_of(faulty, 128, 64, 64)
+
+
+LAST = "evaluate(wait_products(0))"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (slice(1, None), r"products_shared is read while products that add to it are"),
+        (slice(0, 0), "products_shared are in flight where their role ends; put"),
+    ],
+)
+def test_products_are_waited_for_before_their_sums_are_read(lines, message):
+    knobs = SMALL | {"ring": 3, "in_flight": 1, "bulk_store": False}
+    text = show(scheduled(64, 64, 192, knobs)).splitlines()
+    verify(parse("\n".join(text)))
+    (at,) = (n for n, line in enumerate(text) if line.strip() == LAST)
+    with pytest.raises(IRError, match=message):
+        verify(parse("\n".join([*text[:at], *text[at:][lines]])))
 
 
 def test_no_wait_is_a_race():
