@@ -1,19 +1,20 @@
-"""Count the instructions of dense for Hopper, a step of k, in what ptxas makes of it.
+"""Count the instructions of products for Hopper, a step of k, as ptxas makes them.
 
     python -m benchmarks.hopper_counts [size ..]
 
 Sizes are those of square matrices, by default 4096 and 8192; the first is counted.
-Prints two tables in Markdown, by the knobs that lead from products of warps, as on
-Ampere, to those of warpgroups in blocks that stay, and for the gradient: what the
-innermost loops issue for 64 steps along k, and what the static cost model predicts.
-Nothing runs, and no GPU is needed.
+Prints tables in Markdown, by the knobs that lead from products of warps, as on Ampere,
+to those of warpgroups in blocks that stay, for the gradient, and for a batch of
+products: what the innermost loops issue for 64 steps along k, and what the static cost
+model predicts; and that for dense of few rows, and for gradients of few columns, by the
+largest tiles and by those chosen. Nothing runs, and no GPU is needed.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -31,26 +32,38 @@ HOPPER = targets.to_compile("cuda:sm_90a")
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A kernel: its operator, knobs, and products of square matrices, by launch."""
+    """A kernel: its operator, knobs, and products of square matrices, by launch.
+
+    `batch` is the number of them in each launch, of arrays of as many matrices.
+    """
 
     operator: str = "nn.dense"
     knobs: dict[str, object] = field(default_factory=dict)
     launches: tuple[str, ...] = ("",)
+    batch: int = 0
 
     def names(self, name: str) -> list[str]:
         """A name for each of the products."""
         return [", ".join(filter(None, (name, each))) for each in self.launches]
 
 
+MANY = {"few_rows": 0}  # one launch, for many rows
 RUNGS = {
     "products of warps, `cp.async`": Rung(knobs={"instruction": "mma"}),
     "warpgroups, roles, bulk copies": Rung(
-        knobs={"persistent": False, "bulk_store": False}
+        knobs=MANY | {"persistent": False, "bulk_store": False}
     ),
-    "the same, blocks that stay": Rung(knobs={"bulk_store": False}),
-    "the same, results stored in bulk": Rung(),
-    "the same, products in flight": Rung(knobs={"in_flight": 1}),
+    "the same, blocks that stay": Rung(knobs=MANY | {"bulk_store": False}),
+    "the same, results stored in bulk": Rung(knobs=MANY),
+    "the same, products in flight": Rung(knobs=MANY | {"in_flight": 1}),
     "its gradient": Rung("nn.dense_grad", launches=("`dy w`", "`dy^T x`")),
+    "8 products, `math.matmul`": Rung("math.matmul", MANY, batch=8),
+}
+UNDIVIDED = {"step_parts_dw_sum": 1}
+# operator -> rows, outputs, inputs, and knobs that do without
+SHORT = {
+    "nn.dense": (((64, 4096, 4096), (256, 4096, 4096), (1024, 1024, 4096)), MANY),
+    "nn.dense_grad": (((8192, 512, 512), (8192, 1024, 1024)), UNDIVIDED),
 }
 STEP = 64  # along k
 SIZES = 4096, 8192
@@ -89,10 +102,19 @@ def loops(sass: str) -> list[list[str]]:
 @cache
 def built(size: int, rung: str) -> tuple[Kernel, Operator, Workload]:
     """A rung's kernel, for square matrices of bf16."""
-    op = find(RUNGS[rung].operator)
-    shapes = [(size, size)] * (2 if op.id == "nn.dense" else 3)
+    of = RUNGS[rung]
+    shape = (of.batch,) * bool(of.batch) + (size, size)
+    shapes = (shape,) * (3 if of.operator == "nn.dense_grad" else 2)
+    return made(of.operator, shapes, of.knobs)
+
+
+def made(
+    name: str, shapes: Sequence[tuple[int, ...]], knobs: Mapping[str, object]
+) -> tuple[Kernel, Operator, Workload]:
+    """The kernel of an operator for arrays of bf16, with some knobs pinned."""
+    op = find(name)
     workload = op.workload(*shapes, dtypes="bf16")
-    scheduled = default(op, workload, HOPPER, RUNGS[rung].knobs)[0]
+    scheduled = default(op, workload, HOPPER, knobs)[0]
     return build(scheduled, HOPPER, store=False), op, workload
 
 
@@ -131,10 +153,25 @@ def predicted(size: int, rung: str) -> list[str]:
     row, bound = [], ""
     for gpu in DEVICES.values():
         told = static_cost(*built(size, rung), gpu)
-        reached = 2 * size**3 * len(RUNGS[rung].launches) / told.seconds
+        products = len(RUNGS[rung].launches) * (RUNGS[rung].batch or 1)
+        reached = 2 * size**3 * products / told.seconds
         row.append(f"{reached / 1e12:.0f} ({reached / gpu.peak:.2f})")
         bound = told.bound
     return [*row, bound]
+
+
+def shorter(name: str) -> Iterator[list[str]]:
+    """Rows of the table of few results: times by the largest tiles, as chosen."""
+    sizes, without = SHORT[name]
+    for m, n, k in sizes:
+        shapes = (
+            [(m, n), (m, k), (n, k)] if name == "nn.dense_grad" else [(m, k), (n, k)]
+        )
+        row = [f"`{name}` of {m} x {n} x {k}"]
+        for knobs in (without, {}):
+            told = static_cost(*made(name, shapes, knobs), DEVICES["H100"])
+            row.append(f"{1e6 * told.seconds:.1f} ({told.bound})")
+        yield row
 
 
 def table(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
@@ -168,7 +205,10 @@ def main(given: Sequence[str] | None = None) -> None:
     titles = [f"TFLOP/s of {device} (of its peak)" for device in DEVICES]
     pairs = [(size, rung) for size in sizes for rung in RUNGS]
     guesses = ((f"{size}, {rung}", *predicted(size, rung)) for size, rung in pairs)
-    print(table(("predicted", *titles, "bound by"), guesses))
+    print(table(("predicted", *titles, "bound by"), guesses), end="\n\n")
+    few = (row for name in SHORT for row in shorter(name))
+    largest = "microseconds on H100 (bound) by the largest tiles"
+    print(table(("predicted of rows x outputs x inputs", largest, "as chosen"), few))
 
 
 if __name__ == "__main__":

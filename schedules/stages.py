@@ -17,7 +17,7 @@ from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.simplification.simplify import simplify
-from tensorlang.ir.visit import substitute, walk, walk_statements
+from tensorlang.ir.visit import statements, substitute, walk, walk_statements
 
 INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"
 
@@ -94,9 +94,8 @@ def trips(loops: Sequence[ir.For]) -> int | None:
 
 
 def stages(func: ir.Function) -> Iterator[Stage]:
-    """The recognised stages, in program order."""
-    body = func.body.stmts if isinstance(func.body, ir.Seq) else (func.body,)
-    for stmt in body:
+    """The recognised stages, in program order; of all cases that sizes decide."""
+    for stmt in _steps(func.body):
         chain: list[ir.For] = []
         inner: ir.Stmt = stmt
         while isinstance(inner, ir.For):
@@ -104,6 +103,16 @@ def stages(func: ir.Function) -> Iterator[Stage]:
             inner = inner.body
         if chain and isinstance(inner, ir.Block) and _plain(inner, chain):
             yield Stage(inner, tuple(chain))
+
+
+def _steps(stmt: ir.Stmt) -> Iterator[ir.Stmt]:
+    """The statements of a host program."""
+    match stmt:
+        case ir.Seq() | ir.If():
+            for part in statements(stmt):
+                yield from _steps(part)
+        case _:
+            yield stmt
 
 
 def _plain(block: ir.Block, chain: list[ir.For]) -> bool:

@@ -100,6 +100,13 @@ def _dense(dtype: str) -> Case:
     return call
 
 
+def _batch(target: str) -> Any:
+    from tensorlang.ops import math
+
+    a, b = (_normal(3, 64, 64, dtype="bfloat16") for _ in range(2))
+    return math.matmul(a, b, target=target)
+
+
 def _gradient(target: str) -> Any:
     """Products that read their operands transposed."""
     import numpy as np
@@ -127,6 +134,7 @@ KINDS: dict[str, tuple[Case, float]] = {
     "dense f32": (_dense("float32"), 1e-5),
     "dense bf16": (_dense("bfloat16"), 2e-2),
     "gradient bf16": (_gradient, 2e-2),
+    "batch bf16": (_batch, 2e-2),
     "sum": (_sum, 1e-5),
     "update": (_update, 1e-6),
     "dropout": (_dropout, 0.0),

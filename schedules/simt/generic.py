@@ -28,7 +28,7 @@ from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
 from tensorlang.schedules.simt.tensor_cores import tensor_cores
 from tensorlang.schedules.simt.tiles import tiles
 from tensorlang.schedules.simt.transpose import transposed
-from tensorlang.schedules.simt.warpgroups import warpgroups
+from tensorlang.schedules.simt.warpgroups import few_rows, warpgroups
 from tensorlang.schedules.simt.windows import windows
 from tensorlang.schedules.stages import (
     CONTRACTION,
@@ -52,6 +52,7 @@ _MANY: Final = 1 << 22  # elements that occupy a whole GPU with two vectors per 
 @schedule("generic", model="simt")
 def generic(s: Schedule, knobs: Knobs) -> None:
     """Schedule every stage by its kind; never refuses a function."""
+    few_rows(s, knobs)
     windows(s, knobs)
     inline_producers(s)
     sequential_scans(s)

@@ -9,7 +9,9 @@ the epilogue runs on them.
 
 Either operand may be transposed in memory, `x[k, i]`: the instructions read it as it
 lies, in tiles of 64 by 64. Ragged sizes are zero-padded to tiles by the copies. Other
-axes of the result, as in a batch of products, are loops around those over tiles.
+axes of the result, as in a batch of products, are loops around those over tiles. An
+unknown number of rows may be a small one, of which large tiles would leave most
+multiprocessors idle: then another launch has smaller ones.
 Other forms are left to `tensor_cores`.
 """
 
@@ -17,13 +19,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from math import prod
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ArgumentError, ScheduleError
 from tensorlang.ir.contents import writes
 from tensorlang.ir.dtypes import f32
-from tensorlang.ir.nodes import Buffer, Const, For
+from tensorlang.ir.nodes import Buffer, Const, For, If
 from tensorlang.machine.gpus import GROUP_ROWS, LINE, MAPPED, PIECE, Gpu, gpu_of
 from tensorlang.schedules.simt.fragments import (
     Lanes,
@@ -44,7 +47,15 @@ from tensorlang.schedules.simt.tensor_cores import (
     staged,
     temporary,
 )
-from tensorlang.schedules.stages import Stage, extent_of, tile_axes, trips
+from tensorlang.schedules.stages import (
+    CONTRACTION,
+    Stage,
+    extent_of,
+    kind_of,
+    stages,
+    tile_axes,
+    trips,
+)
 from tensorlang.schedules.tiling import fused, written
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.analysis.tree import block_of, find_block, find_buffer
@@ -59,6 +70,7 @@ _CHUNK: Final = PIECE // _BYTES  # elements
 _STAGES: Final = (2, 3, 4, 5, 6)
 _USUAL_STAGES: Final = 4
 _FLIGHTS: Final = (0, 1)
+_ROWS: Final = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _USUAL_STEPS: Final = 8192  # if unknown, as the rows of a batch
 _LAUNCH: Final = 3600  # clocks
 _OBJECTS: Final = 2048  # bytes of shared memory for barrier objects, and to align
@@ -106,8 +118,67 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         raise
 
 
+def few_rows(s: Schedule, knobs: Knobs) -> None:
+    """Make few rows a case of its own where a product's rows are of unknown number.
+
+    A knob is the number from which on there are many; 0 for one case.
+    """
+    found = [x for x in stages(s.function) if kind_of(x) == CONTRACTION]
+    if len(found) != 1 or knobs.fixes("instruction", "mma") or not _has_wgmma(s):
+        return
+    stage = found[0]
+    try:
+        _operands(s, stage)
+    except ScheduleError:
+        return
+    at = knobs.choice("few_rows", (0, *_ROWS), default=_cases(s, stage)[0])
+    if at:
+        row, _ = tile_axes(stage) or (None, None)
+        assert row is not None
+        s.specialize("", row.extent >= at)
+
+
+def _has_wgmma(s: Schedule) -> bool:
+    return s.target is not None and "wgmma" in s.target.features
+
+
+def _cases(s: Schedule, stage: Stage) -> tuple[int, Tile]:
+    """From how many rows on the largest tile is best, and the tile of fewer.
+
+    These are the best for numbers of rows that are powers of two, each as important in
+    its time relative to that of its fastest tile. 0 if the rows are known, or little
+    else is.
+    """
+    batch, rows, columns = _sizes(stage)
+    gpu = None if s.target is None else gpu_of(s.target)
+    most, *tiles = _tiles_of(s, stage, (batch, rows, columns))
+    if rows is not None or columns is None or batch is None or gpu is None:
+        return 0, most
+    steps = extent_of(stage.driven("reduction")[0]) or _USUAL_STEPS
+
+    def slowed(at: int, tile: Tile) -> float:
+        times = 0.0
+        for count in _ROWS:
+            sizes = batch, count, columns
+            clocks = partial(_clocks, gpu, sizes, steps)
+            used = tile if count < at else most
+            times += clocks(used) / min(map(clocks, (most, *tiles)))
+        return times
+
+    every = ((at, tile) for at in _ROWS for tile in tiles)
+    at, tile = min(every, key=lambda case: slowed(*case), default=(0, most))
+    return (at, tile) if at > _ROWS[0] else (0, most)
+
+
+def _is_few(s: Schedule, stage: Stage) -> bool:
+    """Whether a stage is in the case of few rows."""
+    path = find_block(s.function, stage.name)
+    pairs = pairwise(path)
+    return any(isinstance(node, If) and node.orelse is below for node, below in pairs)
+
+
 def _in_roles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    if s.target is None or "wgmma" not in s.target.features:
+    if not _has_wgmma(s):
         raise ScheduleError("the target has no products of warpgroups")
     pair = _operands(s, stage)
     tile = _tile(s, knobs, stage)
@@ -238,26 +309,34 @@ def _blocks(s: Schedule, knobs: Knobs, stage: Stage, tile: Tile) -> int | None:
 
 
 def _fastest(s: Schedule, stage: Stage, sizes: Sizes) -> Tile:
-    """The fastest tile of known sizes, else the largest, with undivided steps.
+    """The fastest tile of known sizes; else the largest, or that of few rows.
 
-    Of unknown rows or columns there are as many as the largest tile has: nothing is
-    compared. An expensive epilogue is written out for fewer columns.
+    Steps of unknown rows are not divided: their number must not change what is rounded.
+    """
+    found = _tiles_of(s, stage, sizes)
+    gpu = None if s.target is None else gpu_of(s.target)
+    if None in sizes or gpu is None:
+        return _cases(s, stage)[1] if _is_few(s, stage) else found[0]
+    steps = extent_of(stage.driven("reduction")[0]) or _USUAL_STEPS
+    return min(found, key=partial(_clocks, gpu, sizes, steps))
+
+
+def _tiles_of(s: Schedule, stage: Stage, sizes: Sizes) -> list[Tile]:
+    """The tiles that sizes fill, the largest first.
+
+    Of unknown rows or columns there are as many as the largest tile has. An expensive
+    epilogue is written out for fewer columns.
     """
     _, rows, columns = sizes
     most = _COLUMNS[-2] if ends_long(s, stage) else _COLUMNS[-1]
     filled = -(-rows // GROUP_ROWS) if rows else _GROUPS[-1]
-    found = [
+    return [
         Tile(groups, wide, parts)
         for wide in reversed(_COLUMNS)
         for groups in reversed(_GROUPS)
-        for parts in PARTS
+        for parts in (PARTS if None not in sizes else PARTS[:1])
         if wide <= most and wide <= (columns or wide) and groups <= filled
     ]
-    gpu = None if s.target is None else gpu_of(s.target)
-    if None in sizes or gpu is None:
-        return found[0]
-    steps = extent_of(stage.driven("reduction")[0]) or _USUAL_STEPS
-    return min(found, key=partial(_clocks, gpu, sizes, steps))
 
 
 def _clocks(gpu: Gpu, sizes: Sizes, steps: int, tile: Tile) -> float:

@@ -15,21 +15,24 @@ from tensorlang.errors import InterpreterError
 from tensorlang.ir.dtypes import DType, boolean
 from tensorlang.ir.natives import Intrinsic
 
+# of the dimensions of arrays that bulk copies read: the rank in a name
+RANKS: Final = {2: "", 3: "_3d", 4: "_4d", 5: "_5d"}
+_BOX: Final = "by dimension where a box starts, extents of the array, and of the box"
 # name -> number of arguments, what it does
 _TABLE: Final = {
     "arrive": (1, "one arrival at a barrier object"),
     "arrive_expecting": (2, "one arrival; the phase also waits for so many bytes"),
     "barrier_fence": (0, "makes new barrier objects visible to all"),
     "barrier_init": (2, "a barrier object of so many arrivals"),
-    "bulk_copy": (
-        10,
-        "swizzle; object, to, from; by dimension (here two) corner, shape and box",
-    ),
+    **{
+        f"bulk_copy{end}": (4 + 3 * rank, f"swizzle; object, to, from; {_BOX}")
+        for rank, end in RANKS.items()
+    },
     "bulk_commit": (0, "the stores so far are a group"),
-    "bulk_store": (
-        9,
-        "swizzle; from, to; by dimension (here two) corner, shape and box",
-    ),
+    **{
+        f"bulk_store{end}": (3 + 3 * rank, f"swizzle; from, to; {_BOX}")
+        for rank, end in RANKS.items()
+    },
     "bulk_wait": (0, "until all groups of the thread have read what they store"),
     "group_barrier": (2, "a barrier, by its number, of so many threads; both proxies"),
     "elect_one": (0, "whether it is the one thread that its warp elects"),

@@ -39,6 +39,7 @@ def test_a_ring_of_bulk_copies_and_warpgroups(hopper_ring, width, stages):
     [
         ("the same, products in flight", ["4"], ["2"]),
         ("its gradient", ["4", "4"], ["5", "6"]),  # of 64 columns, or 64 x 128
+        ("8 products, `math.matmul`", ["4"], ["5"]),
     ],
 )
 def test_loops_copy_and_multiply(rung, products, copies):

@@ -97,7 +97,8 @@ def error(given, wanted):
 
 
 def worst(kind, shapes, processors=132, knobs=None):
-    """The error of dense, and its source."""
+    """The error of dense, and its source; for few rows as for many by default."""
+    knobs = {"few_rows": 0} | (knobs or {})
     (y,), (x, w), source = called("nn.dense", kind, shapes, processors, knobs)
     return error(y, x @ w.T), source
 
@@ -214,6 +215,21 @@ def test_a_gradient_of_no_rows_is_zero():
     kernel.launch(dy, dy, w, dy.copy(), dw, db)
     assert not dw.any()
     assert not db.any()
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(63, 2), (127, 4), (128, 1), (0, 0)])
+def test_few_rows_are_a_case(rows, blocks, ptx_driver):
+    op, shapes = find("nn.dense"), ((256, 64), (128, 64))
+    workload = op.workload(*shapes, dtypes="bf16")
+    target = targets.get("cuda")
+    knobs = {"few_rows": 128, "group_columns": 128}
+    kernel = build(default(op, workload, target, knobs)[0], target)
+    (x, w, y), _ = arguments(op, op.workload((rows or 1, 64), (128, 64), dtypes="bf16"))
+    x, y = x[:rows], y[:rows]
+    kernel.launch(x, w, y)
+    assert [size[0] for _, size, *_ in ptx_driver.launched] == [blocks] * (rows > 0)
+    if rows:
+        assert error(y.astype("f4"), x.astype("f8") @ w.astype("f8").T) < NEAR["bf16"]
 
 
 @pytest.mark.usefixtures("ptx_driver")

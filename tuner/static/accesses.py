@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang.codegen.hopper.effects import TensorMap
+from tensorlang.codegen.hopper.effects import TensorMap, is_mapped
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import WARP, WARPGROUP
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.dtypes import DType
+from tensorlang.ir.dtypes import DType, u64
 from tensorlang.ir.gpu_effects import GPU_EFFECTS
 from tensorlang.ir.visit import children, walk
 from tensorlang.machine.gpus import GROUP_ROWS, GROUP_STEPS, LINE
@@ -228,13 +228,13 @@ class _Counted:
         traffic, args = self.traffic, call.args
         warps = np.unique(self.warps[active]).tolist()
         match call.name:
-            case "bulk_copy" | "bulk_store":
+            case _ if is_mapped(call):
                 copy, count = TensorMap.of(call), times * len(warps)
                 size = count * prod(copy.box) * copy.buffer.dtype.bytes
                 traffic.sectors[copy.buffer] += self.share * size / SECTOR
                 traffic.passes += size / LINE
                 traffic.copies += count
-                if call.name == "bulk_copy" and isinstance(ring := args[1], ir.Load):
+                if isinstance(ring := args[1], ir.Load) and ring.dtype == u64:
                     traffic.stages = int(np.max(self.value(ring.buffer.shape[0])))
             case "warpgroup_product":
                 columns, steps = (int(np.max(self.value(arg))) for arg in args[:2])

@@ -10,13 +10,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorlang.ir.dtypes import boolean
+from tensorlang.ir.gpu_effects import RANKS
 from tensorlang.ir.nodes import Buffer, Call, Evaluate, Expr, ExprLike, Load, Node
 from tensorlang.ir.nodes import as_expr as _expr
 from tensorlang.ir.visit import walk
 
 COPY: Final = "bulk_copy"
 STORE: Final = "bulk_store"
-_FIRST: Final = {COPY: 4, STORE: 3}  # arguments before those by dimension
+# name -> number of arguments before those by dimension
+_FIRST: Final = {
+    f"{name}{end}": count
+    for name, count in ((COPY, 4), (STORE, 3))
+    for end in RANKS.values()
+}
 
 
 def effect(name: str, *args: ExprLike) -> Evaluate:
@@ -67,7 +73,8 @@ def moved(
         box: Extents of the box.
         swizzle: Its span, as of `TensorMap`.
     """
-    return effect(name, swizzle, *places, *corner, *shape, *box)
+    called = f"{name}{RANKS[len(box)]}"
+    return effect(called, swizzle, *places, *corner, *shape, *box)
 
 
 def mapped(copy: Call) -> Load:

@@ -148,14 +148,14 @@ def specialize(
     """Duplicate a nest under a condition, so that one copy can assume that it holds.
 
     Args:
-        loop: The name of the nest's outermost loop.
+        loop: The name of the nest's outermost loop; empty for the whole function.
         condition: A bool over sizes and outer loops, or its text such as `"n % 32 ==
             0"`. If it equates a size with a constant, the constant replaces the size in
             the first copy.
 
     Returns:
-        The function, and the name of the second copy's loop. The first copy keeps its
-        names; all names in the second get the suffix `_else`.
+        The function, and the name of the second copy's loop, if any. The first copy
+        keeps its names; all names in the second get the suffix `_else`.
 
     Raises:
         ScheduleError: the condition is no bool, reads memory, or is not in scope.
@@ -169,18 +169,21 @@ def specialize(
                                             for i_else in range(n):
                                                 ...
     """
-    path = tree.find_loop(func, loop)
-    old = tree.loop_of(path)
+    path = tree.find_loop(func, loop) if loop else (func, func.body)
+    old = path[-1]
+    assert isinstance(old, ir.Stmt)
     cond = term(condition, path, "specialize")
     if not cond.dtype.is_bool:
         raise ScheduleError(f"specialize: {cond!r} is {cond.dtype}, not a condition")
     other = tree.rename(old, names(func), suffix="_else")
     choice = ir.If(cond, _assuming(old, cond, ranges_at(path)), other)
-    return tree.replace(path, choice), other.var.name
+    return tree.replace(path, choice), other.var.name if isinstance(
+        other, ir.For
+    ) else ""
 
 
-def _assuming(loop: ir.For, condition: ir.Expr, around: Ranges) -> ir.Stmt:
-    """The loop under a condition: sizes equal to a constant are substituted."""
+def _assuming(stmt: ir.Stmt, condition: ir.Expr, around: Ranges) -> ir.Stmt:
+    """The nest under a condition: sizes equal to a constant are substituted."""
     values = {
         part.a: part.b
         for part in conjuncts(condition)
@@ -194,4 +197,4 @@ def _assuming(loop: ir.For, condition: ir.Expr, around: Ranges) -> ir.Stmt:
             return current
         return values[current] if current in values else rebuild(current, visit)
 
-    return tidy(visit(loop), around)
+    return tidy(visit(stmt), around)

@@ -404,7 +404,9 @@ def test_a_rehearsal_measures_tunes_and_packs_up(tmp_path):
         assert {"bench.md", "log.txt", "works"} <= set(archive.getnames())
 
 
-@pytest.mark.parametrize("kind", ["threefry", "dense bf16", "gradient bf16", "faults"])
+@pytest.mark.parametrize(
+    "kind", ["threefry", "dense bf16", "batch bf16", "gradient bf16", "faults"]
+)
 @pytest.mark.usefixtures("ptx_driver")
 def test_first_kernels_are_compared_with_the_cpu(kind, monkeypatch):
     first = module("first")

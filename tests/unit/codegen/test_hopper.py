@@ -96,8 +96,8 @@ def test_faults_of_the_ring_are_found(ring, old, new, message):
 def test_the_ring_is_a_launch_of_instructions(ring):
     lowered = lower(ring(1024, 1024, 1024, stages=4), HOPPER)
     found = {n.name for n in walk(lowered) if isinstance(n, Call)}
-    others = {
-        "bulk_store",
+    others = {name for name in GPU_EFFECTS if re.match(r"bulk_(store|.*d$)", name)}
+    others |= {
         "bulk_commit",
         "bulk_wait",
         "group_barrier",

@@ -22,7 +22,7 @@ from tensorlang.ops.kernels.building import default
 from tensorlang.schedules.simt import warpgroups as module
 
 HOPPER = targets.to_compile("cuda:sm_90a")
-SMALL = {"warpgroups": 1, "group_columns": 64, "ring": 2}
+SMALL = {"warpgroups": 1, "group_columns": 64, "ring": 2, "few_rows": 0}
 
 
 def scheduled(m, n, k, knobs=SMALL, target=HOPPER):
@@ -91,6 +91,36 @@ def test_the_fastest_tile_is_chosen_for_known_sizes(sizes, tile):
     knobs = default(op, workload, HOPPER, {})[1].values
     names = ("warpgroups", "group_columns", "step_parts")
     assert tuple(knobs[f"{name}_dw_sum"] for name in names) == tile
+
+
+# columns, the first number of rows that is not few, the tiles of many and of few
+@pytest.mark.parametrize(
+    ("columns", "at", "tiles"),
+    [
+        (4096, 512, ((2, 256), (1, 64))),
+        (1024, 2048, ((2, 256), (1, 64))),
+        (16384, 128, ((2, 256), (1, 128))),
+    ],
+)
+def test_few_rows_of_unknown_number_have_smaller_tiles(columns, at, tiles):
+    op = find("nn.dense")
+    workload = op.workload((8192, 4096), (columns, 4096), dtypes="f16")
+    made, knobs = default(op, workload, HOPPER, {})
+    assert knobs.values["few_rows"] == at
+    names = ("warpgroups", "group_columns"), ("step_parts",)
+    few = next(k for k in knobs.values if k.startswith("warpgroups_"))
+    suffix = few.removeprefix("warpgroups")
+    for tile, end in zip(tiles, ("", suffix), strict=True):
+        assert tuple(knobs.values[f"{name}{end}"] for name in names[0]) == tile
+        assert knobs.values[f"step_parts{end}"] == 1  # rounded alike
+    assert show(made.function).count(f"n0 >= {at}") == 1
+
+
+@pytest.mark.parametrize("rows", [70, 130])
+def test_few_rows_multiply_with_every_check(rows):
+    func = scheduled(rows, 64, 80, SMALL | {"few_rows": 128, "warpgroups": 2})
+    assert parse(show(func)) == func
+    assert error_of(func, rows, 64, 80) == 0
 
 
 ALONE = replace(HOPPER, threads=1, index=0)  # one block for all tiles
