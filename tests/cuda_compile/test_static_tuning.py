@@ -69,7 +69,7 @@ def test_products_of_warpgroups_cost_less_by_larger_tiles_and_longer_rings():
     assert 0.7 < usual < 0.9
     less = of(4096, 4096, group_columns=128)[0]
     assert of(4096, 4096, instruction="mma")[0] < less < usual
-    small = {"warpgroups": 1, "group_columns": 64}
+    small = {"warpgroups": 1, "group_columns": 64, "few_rows": 0}
     short, bound = of(512, 8192, ring=2, **small)
     assert bound == "latency"
     assert short < 0.8 * of(512, 8192, ring=4, **small)[0]

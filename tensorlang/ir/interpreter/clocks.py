@@ -6,6 +6,9 @@ copies, is an *agent* with a clock. A warp's clock advances with each arrival, a
 object's with each of its phases. An access happens before a warp's next one if the warp
 has seen the agent's clock of that access: at a wait a warp sees what those who arrived
 had seen.
+
+Copies and products of warpgroups access shared memory by another proxy than threads:
+they see what a thread wrote only once it has met its warpgroup at a barrier.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang.errors import InterpreterError
-from tensorlang.ir.collectives import WARP
+from tensorlang.ir.collectives import WARP, WARPGROUP
 
 if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array, Lanes
@@ -84,6 +87,7 @@ class Clocks:
         "_warp",
         "agents",
         "blocks",
+        "fenced",
         "seen",
         "threads",
         "warps",
@@ -102,6 +106,8 @@ class Clocks:
         # by block, warp and agent: the agent's clock that the warp has seen
         self.seen = np.zeros(shape, np.int64)
         self.seen[:, range(self.warps), range(self.warps)] = 1
+        # by block and warp: its clock at its last barrier of a warpgroup
+        self.fenced = np.zeros(shape[:2], np.int64)
         self._released = np.zeros((shape[0], objects, self.agents), np.int64)
         self._published = np.zeros_like(self._released)
         lanes.bind(_AGENT, np.array([-1]))
@@ -164,9 +170,32 @@ class Clocks:
         span = warps or self.warps
         for b, group in np.unique(np.stack([block, warp // span]), axis=1).T:
             those = slice(group * span, (group + 1) * span)
+            if span * WARP == WARPGROUP:
+                own = np.arange(self.warps)[those]
+                self.fenced[b, own] = self.seen[b, own, own]
             self.seen[b, those] = self.seen[b, those].max(axis=0)
         once = np.unique(np.stack([block, warp]), axis=1)
         self.seen[once[0], once[1], once[1]] += 1
+
+    def unfenced(
+        self, record: Record, at: Array, who: Array, lanes: Lanes, *, collective: bool
+    ) -> int | None:
+        """An access by a copy or product to what a thread wrote without a fence since.
+
+        Args:
+            record: The record of the shared memory.
+            at: Elements accessed.
+            who: For each, the lane.
+            lanes: The lanes.
+            collective: Whether a warpgroup accesses them together.
+        """
+        block = self._block[self._number(lanes)[who]]
+        beside = np.broadcast_to(lanes.lookup(_AGENT), lanes.count)[who] >= 0
+        writer = record.writer[at]
+        by_warp = (record.block[at] == block) & (writer < self.warps)
+        fenced = self.fenced[block, np.minimum(writer, self.warps - 1)]
+        late = (collective | beside) & by_warp & (record.clock[at] > fenced)
+        return int(np.argmax(late)) if late.any() else None
 
     def touch(
         self,

@@ -67,6 +67,17 @@ def _watch_clocks(
         memory.clocked = clocks, Record(memory.data.size)
     at, who = place.entries(lanes)
     warps = max(machine.span // WARP, 1)
+    if memory.buffer.scope == "shared":
+        record, together = memory.clocked[1], warps > 1
+        first = clocks.unfenced(record, at, who, lanes, collective=together)
+        if first is not None:
+            raise fault(
+                lanes,
+                int(who[first]),
+                f"race: {place.name(int(at[first]))}: a copy or product of warpgroups "
+                "accesses what a thread wrote, which has since been at no barrier of "
+                "its warpgroup, and may not see that",
+            )
     late = clocks.touch(
         kind, memory.clocked[1], at, who, lanes=lanes, span=warps, undo=machine.undo
     )

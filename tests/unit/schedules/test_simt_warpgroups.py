@@ -174,6 +174,24 @@ def test_products_are_waited_for_before_their_sums_are_read(lines, message):
         verify(parse("\n".join([*text[:at], *text[at:][lines]])))
 
 
+def test_a_bulk_store_needs_a_fence_of_what_threads_wrote():
+    """Where they meet at a barrier object, they are ordered, but not their proxies."""
+    lines = show(scheduled(64, 64, 64)).splitlines()
+    _, last = (n for n, line in enumerate(lines) if "barrier(" in line)
+    start = next(n for n, line in enumerate(lines) if "= barrier_object(" in line)
+    space = lines[start][: -len(lines[start].lstrip())]
+    inside = lines[last][: -len(lines[last].lstrip())]
+    met = [f"{inside}arrive(met[0])", f"{inside}wait(met[0], 0)"]
+    lines[last : last + 1] = met
+    lines.insert(start, f"{space}met = barrier_object(128, 1)")
+    func = parse("\n".join(lines))
+    verify(func)
+    with pytest.raises(InterpreterError, match=r"y_shared.* no barrier of its warpg"):
+        error_of(func, 64, 64, 64)
+    lines.insert(lines.index(met[-1]), f'{inside}barrier("warpgroup")')
+    assert error_of(parse("\n".join(lines)), 64, 64, 64) == 0
+
+
 def test_no_wait_is_a_race():
     lines = show(scheduled(64, 64, 192)).splitlines()
     for name in ("full", "empty"):

@@ -117,7 +117,8 @@ def twice(x: f32[64], y: Out[f32[64]], z: Out[f32[64]]):
 def test_roles_are_counted_by_their_copies_and_products(persistent):
     dense = find("nn.dense")
     workload = dense.workload((1280, 4096), (4096, 4096), dtypes="bf16")
-    knobs = {"warpgroups": 2, "group_columns": 256, "persistent": persistent}
+    knobs = {"warpgroups": 2, "group_columns": 256, "few_rows": 0}
+    knobs["persistent"] = persistent
     func = default(dense, workload, TARGET, knobs)[0].function
     (launch,) = launches(lower(func, TARGET))
     found = traffic(launch, {"n0": 1280})
