@@ -131,6 +131,9 @@ def few_rows(s: Schedule, knobs: Knobs) -> None:
         _operands(s, stage)
     except ScheduleError:
         return
+    _, rows, columns = _sizes(stage)
+    if rows is not None or (columns or 0) < GROUP_ROWS:
+        return
     at = knobs.choice("few_rows", (0, *_ROWS), default=_cases(s, stage)[0])
     if at:
         row, _ = tile_axes(stage) or (None, None)
@@ -146,13 +149,12 @@ def _cases(s: Schedule, stage: Stage) -> tuple[int, Tile]:
     """From how many rows on the largest tile is best, and the tile of fewer.
 
     These are the best for numbers of rows that are powers of two, each as important in
-    its time relative to that of its fastest tile. 0 if the rows are known, or little
-    else is.
+    its time relative to that of its fastest tile. 0 if other sizes are unknown.
     """
-    batch, rows, columns = _sizes(stage)
+    batch, _, columns = _sizes(stage)
     gpu = None if s.target is None else gpu_of(s.target)
-    most, *tiles = _tiles_of(s, stage, (batch, rows, columns))
-    if rows is not None or columns is None or batch is None or gpu is None:
+    most, *tiles = _tiles_of(s, stage, (batch, None, columns))
+    if columns is None or batch is None or gpu is None:
         return 0, most
     steps = extent_of(stage.driven("reduction")[0]) or _USUAL_STEPS
 
@@ -335,7 +337,7 @@ def _tiles_of(s: Schedule, stage: Stage, sizes: Sizes) -> list[Tile]:
         for wide in reversed(_COLUMNS)
         for groups in reversed(_GROUPS)
         for parts in (PARTS if None not in sizes else PARTS[:1])
-        if wide <= most and wide <= (columns or wide) and groups <= filled
+        if wide <= min(most, max(columns or most, _COLUMNS[0])) and groups <= filled
     ]
 
 

@@ -248,3 +248,7 @@ def test_a_fixed_instruction_is_not_another_one(monkeypatch):
     scheduled(64, 64, 64, {})
     with pytest.raises(ArgumentError, match="instruction=wgmma: such epilogues are"):
         scheduled(64, 64, 64, {"instruction": "wgmma"})
+
+
+def test_a_tile_is_larger_than_its_columns_where_the_instruction_is_fixed():
+    assert error_of(scheduled(70, 48, 64, {"instruction": "wgmma"}), 70, 48, 64) == 0
