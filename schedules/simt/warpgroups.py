@@ -247,6 +247,12 @@ def _operands(s: Schedule, stage: Stage) -> tuple[Operand, Operand]:
         raise ScheduleError("bulk copies read parameters, and an operand is computed")
     if any(buffer.ndim not in MAPPED for buffer in buffers):
         raise ScheduleError("bulk copies read arrays of 2 to 5 dimensions")
+    inner = (*batches_of(stage), *(tile_axes(stage) or ()))[1:]
+    if sum(extent_of(loop) is None for loop in inner) > 1:
+        raise ScheduleError(
+            f"tiles of {stage.name} would be divided by several unknown sizes, for "
+            "which ptxas finds no registers in roles"
+        )
     return pair
 
 

@@ -111,3 +111,13 @@ def test_convolutions_and_batches_do_too(name):
     one = "HMMA.16816" if name.startswith("nn.conv2d") else r"HGMMA.64x\d+x16"
     assert re.search(rf"\b{one}\.F32\.BF16", made.asm)
     assert made.resources["spill_bytes"] == made.resources["stack_bytes"] == 0
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_tiles_of_several_unknown_sizes_are_not_of_warpgroups(causal):
+    op = find("nn.attention")
+    shapes = (2, 4, 128, 64), (2, 2, 128, 64), (2, 2, 128, 64)
+    workload = op.workload(*shapes, dtypes="bf16", causal=causal)
+    made = op.build(workload, "cuda:sm_90a")  # ptxas finds registers
+    assert "HGMMA" not in made.asm
+    assert made.resources["spill_bytes"] == 0
