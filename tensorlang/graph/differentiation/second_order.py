@@ -8,22 +8,86 @@ gradient of a linear operator's gradient is the operator itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from tensorlang.errors import GraphError
 from tensorlang.graph.differentiation.autodiff import backward
 from tensorlang.graph.differentiation.autodiff_forms import detached
+from tensorlang.graph.differentiation.gradient_rules import by_channel, unbroadcast
 from tensorlang.graph.differentiation.gradients import Gradients, Site, rule
-from tensorlang.graph.differentiation.second_order_forms import DECOMPOSED, WINDOW
-from tensorlang.graph.values import Value
+from tensorlang.graph.values import Argument, OpResult, Tensor, Value
 from tensorlang.ops import find, math, nn
 
+_WINDOW: Final = ("stride", "padding", "dilation", "groups", "layout")
 
-@rule(*(f"{id}_grad" for id in DECOMPOSED))
+# ------------------------------------------------------------ whole gradients
+
+
+def _like(dy: Tensor, operand: Argument) -> OpResult:
+    return unbroadcast(dy, operand) if isinstance(operand, Value) else None
+
+
+def _matmul(
+    dy: Tensor, a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool
+) -> OpResult:
+    if min(a.ndim, b.ndim) < 2:
+        raise GraphError(
+            "second-order gradients of matmul are only supported for matrices"
+        )
+    if transpose_a:
+        da = math.matmul(b, dy, transpose_a=transpose_b, transpose_b=True)
+    else:
+        da = math.matmul(dy, b, transpose_b=not transpose_b)
+    if transpose_b:
+        db = math.matmul(dy, a, transpose_a=True, transpose_b=transpose_a)
+    else:
+        db = math.matmul(a, dy, transpose_a=not transpose_a)
+    return _like(da, a), _like(db, b)
+
+
+def _dense(dy: Tensor, x: Tensor, w: Tensor, layout: str) -> OpResult:
+    dx = nn.dense(dy, w, layout="io" if layout == "oi" else "oi")
+    rows = [nn.reshape(each, (-1, each.shape[-1])) for each in (dy, x)]
+    if layout == "io":
+        rows.reverse()
+    dw = math.matmul(*rows, transpose_a=True)
+    return dx, dw, math.sum(dy, tuple(range(dy.ndim - 1)))
+
+
+def _convolution(rank: int) -> Callable[..., OpResult]:
+    def gradient(dy: Tensor, x: Tensor, w: Tensor, **given: Argument) -> OpResult:
+        rest = {name: given[name] for name in _WINDOW}
+        if given["activation"] is not None or not _first(rest["layout"]):
+            raise GraphError(
+                "second-order gradients of convolutions are only supported for "
+                "channels first"
+            )
+        data, weight = (find(f"nn.conv{rank}d_grad_{w}") for w in ("data", "weight"))
+        dx = data(dy, w, x.shape[x.ndim - rank :], **rest)
+        db = by_channel(dy, rest["layout"], rank)
+        return dx, weight(dy, x, w.shape[2:], **rest), db
+
+    return gradient
+
+
+def _first(layout: str | None) -> bool:
+    return layout is None or layout.index("C") == 1
+
+
+_DECOMPOSED: Final[dict[str, Callable[..., OpResult]]] = {
+    "math.matmul": _matmul,
+    "nn.dense": _dense,
+    **{f"nn.conv{rank}d": _convolution(rank) for rank in (1, 2, 3)},
+}
+
+
+@rule(*(f"{id}_grad" for id in _DECOMPOSED))
 def _decomposed(site: Site) -> Gradients:
     """Decompose into operators on detached values, and differentiate these."""
     named = site.named
     inputs = {k: detached(v) if isinstance(v, Value) else v for k, v in named.items()}
-    made = DECOMPOSED[site.node.id.removesuffix("_grad")](**inputs)
+    made = _DECOMPOSED[site.node.id.removesuffix("_grad")](**inputs)
     results = made if isinstance(made, tuple) else (made,)
     # scalar operands have no gradient
     differentiable = [value for value in results if value is not None]
@@ -65,7 +129,7 @@ def _embedding(site: Site) -> Gradients:
 def _data(site: Site) -> Gradients:
     """Linear in `dy` and in the weight."""
     named, id = site.named, site.node.id.removesuffix("_grad_data")
-    rest = {name: named[name] for name in WINDOW}
+    rest = {name: named[name] for name in _WINDOW}
     dy, w = named["dy"], named["w"]
     by_weight = find(f"{id}_grad_weight")(dy, site.dy, w.shape[2:], **rest)
     return [(dy, find(id)(site.dy, w, **rest)), (w, by_weight)]
@@ -75,7 +139,7 @@ def _data(site: Site) -> Gradients:
 def _weight(site: Site) -> Gradients:
     """Linear in `dy` and in the image."""
     named, id = site.named, site.node.id.removesuffix("_grad_weight")
-    rest = {name: named[name] for name in WINDOW}
+    rest = {name: named[name] for name in _WINDOW}
     dy, x = named["dy"], named["x"]
     size = x.shape[x.ndim - site.dy.ndim + 2 :]
     by_image = find(f"{id}_grad_data")(dy, site.dy, size, **rest)
