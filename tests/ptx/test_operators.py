@@ -59,6 +59,25 @@ def test_products_of_tensor_cores(case, ptx_driver):
     assert ptx_driver.issued
 
 
+WARPGROUPS = {
+    "matmul grad": (
+        "math.matmul_grad",
+        "bf16",
+        ((2, 70, 64), (2, 70, 72), (2, 72, 64)),
+    ),
+    "matrix grad": ("math.matmul_grad", "f16", ((70, 64), (70, 72), (72, 64))),
+    "einsum grad": ("math.einsum_grad", "f16", ((2, 64, 80), (2, 64, 72), (2, 72, 80))),
+}
+
+
+@pytest.mark.usefixtures("ptx_driver")
+@pytest.mark.parametrize("case", WARPGROUPS)
+def test_gradients_of_batches_by_warpgroups(case):
+    name, dtype, shapes = WARPGROUPS[case]
+    given = {"subscripts": "bij,bjk->bik"} if name == "math.einsum_grad" else {}
+    assert "wgmma" in compared(name, dtype, shapes, **given)
+
+
 @pytest.mark.usefixtures("ptx_driver")
 @pytest.mark.parametrize("columns", [48, 96], ids=["warps", "warpgroups"])
 def test_an_epilogue_of_fragments(columns):
