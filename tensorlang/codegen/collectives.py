@@ -6,7 +6,7 @@ from tensorlang.codegen.hopper.lower import refuse_roles
 from tensorlang.errors import CodegenError
 from tensorlang.ir.collectives import COLLECTIVES, collectives_in
 from tensorlang.ir.nodes import Call, Function, Load, Ramp
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import nodes_of
 from tensorlang.targets import Target
 
 
@@ -31,8 +31,8 @@ def check_rows(function: Function) -> None:
     Raises:
         CodegenError: it is in another scope, or not known to be contiguous.
     """
-    for node in walk(function.body):
-        if not isinstance(node, Call) or not _loads_rows(node):
+    for node in nodes_of(function.body, Call):
+        if not _loads_rows(node):
             continue
         (row,) = node.args
         assert isinstance(row, Load)

@@ -25,7 +25,7 @@ from tensorlang.ir.dtypes import DType, bf16, f16, f32, i64
 from tensorlang.ir.natives import DTypes, Intrinsic
 from tensorlang.ir.nodes import Call, Expr, ExprLike, Load, Node, as_expr
 from tensorlang.ir.numeric import Array
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import nodes_of
 
 WARP: Final = 32
 WARPGROUP: Final = 128  # threads that issue Hopper's `wgmma` together
@@ -170,9 +170,9 @@ def collectives_in(node: Node) -> Iterator[Collective]:
     """The collectives that are called somewhere in a tree."""
     if contents(node).calls.isdisjoint(COLLECTIVES):
         return
-    for part in walk(node):
-        if isinstance(part, Call) and part.name in COLLECTIVES:
-            yield COLLECTIVES[part.name]
+    for call in nodes_of(node, Call):
+        if call.name in COLLECTIVES:
+            yield COLLECTIVES[call.name]
 
 
 def collective(name: str, *args: ExprLike) -> Call:

@@ -33,7 +33,7 @@ from tensorlang.ir.integers.bounds import ranges_in
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.simplification.rules import Simplifier
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import holds
 from tensorlang.targets import Target
 
 _TEMPLATES: Final = {
@@ -94,7 +94,7 @@ def _templates(target: Target) -> tuple[str, ...]:
 
 def _exchanged(launch: Launch) -> frozenset[ir.Buffer]:
     """Buffers that must not be `restrict`: compilers hoist such loads over barriers."""
-    if not any(isinstance(node, ir.Barrier) for node in walk(launch.nest)):
+    if not holds(launch.nest, ir.Barrier):
         return frozenset()
     return reads(launch.nest) & writes(launch.nest)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from tensorlang.ir.dtypes import u32
 from tensorlang.ir.nodes import Call, Const, Node
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import nodes_of
 
 # share of rotations: at quarter rate, multiplications then take no longer
 _SHARE: Final = 0.3
@@ -22,7 +22,7 @@ _FEW: Final = 8  # rotations: fewer are not worth it
 
 def products(body: Node) -> frozenset[int]:
     """The rotation amounts to implement as products: the first that `_SHARE` allows."""
-    found = (node for node in walk(body) if isinstance(node, Call) and _is_plain(node))
+    found = filter(_is_plain, nodes_of(body, Call))
     counts = Counter(int(node.args[1].value) for node in found)  # type: ignore[attr-defined]
     total, taken = counts.total(), 0
     made: set[int] = set()

@@ -11,7 +11,7 @@ from tensorlang.codegen.simt.host import Launch, is_private
 from tensorlang.codegen.vectors.sizes import pieces
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import nodes_of
 
 _WHOLE: Final = 32  # bits: narrower numbers are promoted next to a vector
 _LOWEST: Final = -(1 << 31)  # of i32: C has no literal of that type for it
@@ -79,9 +79,9 @@ def tiles(launch: Launch) -> dict[ir.Buffer, int]:
     for buffer in allocations(launch.body):
         if is_private(buffer):
             found[buffer] = set()
-    for node in walk(launch.body):
-        if isinstance(node, (ir.Load, ir.Store)) and node.buffer in found:
-            found[node.buffer].add(_whole_lanes(node))
+    for access in _accesses(launch) if found else ():
+        if access.buffer in found:
+            found[access.buffer].add(_whole_lanes(access))
     return {
         buffer: lanes.pop()
         for buffer, lanes in found.items()
@@ -92,12 +92,15 @@ def tiles(launch: Launch) -> dict[ir.Buffer, int]:
 def wide(launch: Launch) -> frozenset[ir.Buffer]:
     """Private arrays with vector accesses."""
     return frozenset(
-        node.buffer
-        for node in walk(launch.body)
-        if isinstance(node, (ir.Load, ir.Store))
-        and lanes_of(node) > 1
-        and is_private(node.buffer)
+        access.buffer
+        for access in _accesses(launch)
+        if lanes_of(access) > 1 and is_private(access.buffer)
     )
+
+
+def _accesses(launch: Launch) -> Iterator[ir.Load | ir.Store]:
+    yield from nodes_of(launch.body, ir.Load)
+    yield from nodes_of(launch.body, ir.Store)
 
 
 def _whole_lanes(access: ir.Load | ir.Store) -> int:

@@ -13,7 +13,7 @@ from tensorlang.ir.dtypes import boolean
 from tensorlang.ir.gpu_effects import RANKS
 from tensorlang.ir.nodes import Buffer, Call, Evaluate, Expr, ExprLike, Load, Node
 from tensorlang.ir.nodes import as_expr as _expr
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import nodes_of
 
 COPY: Final = "bulk_copy"
 STORE: Final = "bulk_store"
@@ -102,7 +102,7 @@ def tensor_maps(node: Node) -> tuple[TensorMap, ...]:
 
 
 def _copies(node: Node) -> Iterator[Call]:
-    return (n for n in walk(node) if isinstance(n, Call) and is_mapped(n))
+    return filter(is_mapped, nodes_of(node, Call))
 
 
 def _number(expr: Expr) -> int:

@@ -31,9 +31,9 @@ from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.codegen.simt.threads import BLOCKS, THREADS
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.contents import allocations, free_vars
+from tensorlang.ir.contents import allocations, contents, free_vars
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.visit import children, rebuild_statements, walk
+from tensorlang.ir.visit import children, nodes_of, rebuild_statements
 
 Data: TypeAlias = Any
 STATIC_SHARED: Final = 48 << 10  # bytes of static shared memory per kernel
@@ -115,9 +115,7 @@ class Launch:
         compute while others wait. For blocks that reallocate registers, one: ptxas
         honours `setmaxnreg` only if the number of registers is determined.
         """
-        if any(
-            getattr(node, "name", "") == "set_registers" for node in walk(self.body)
-        ):
+        if "set_registers" in contents(self.body).calls:
             return 1
         items = self.body.stmts if isinstance(self.body, ir.Seq) else ()
         own = (item.buffer for item in items if isinstance(item, ir.Alloc))
@@ -169,7 +167,7 @@ class Launch:
     @property
     def checks(self) -> bool:
         """Whether it may report a fault."""
-        return any(_is_check(node) for node in walk(self.body))
+        return any(map(_is_check, nodes_of(self.body, ir.Evaluate)))
 
     @property
     def grid(self) -> tuple[ir.Expr, ...]:
@@ -259,8 +257,8 @@ def is_private(buffer: ir.Buffer) -> bool:
     return int(extent.value) * buffer.dtype.bytes <= PRIVATE_BYTES
 
 
-def _is_check(node: ir.Node) -> bool:
-    return isinstance(node, ir.Evaluate) and getattr(node.expr, "name", "") == "check"
+def _is_check(stmt: ir.Evaluate) -> bool:
+    return getattr(stmt.expr, "name", "") == "check"
 
 
 def launches(function: ir.Function) -> tuple[Launch, ...]:

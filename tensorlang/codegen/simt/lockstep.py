@@ -36,11 +36,11 @@ from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.simplification.conditions import conjunction
 from tensorlang.ir.visit import (
     N,
+    nodes_of,
     rebuild,
     rebuild_statements,
     rewriter,
     substitute,
-    walk,
 )
 
 _WIDEST: Final = 16  # lanes of a vector type
@@ -372,4 +372,4 @@ def _hints(stmt: ir.Store, to: ir.Ramp) -> tuple[str, ...]:
 
 
 def _loads(value: ir.Expr) -> list[ir.Load]:
-    return [node for node in walk(value) if isinstance(node, ir.Load)]
+    return list(nodes_of(value, ir.Load))

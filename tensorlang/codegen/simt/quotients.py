@@ -24,7 +24,6 @@ from tensorlang.ir.visit import (
     rebuild,
     rebuild_statements,
     rewriter,
-    walk,
 )
 
 
@@ -47,7 +46,7 @@ def _is_thread(stmt: ir.Stmt) -> TypeGuard[ir.For]:
 
 def _named(body: ir.Stmt, names: Names) -> ir.Stmt:
     """A thread's body, preceded by its loop-invariant quotients."""
-    inner = frozenset(var for node in walk(body) for var in binders(node))
+    inner = frozenset(binders(body))
     found = dict.fromkeys(e for e in _in_loops(body) if not free_vars(e) & inner)
     if not found:
         return body

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from tensorlang.codegen.blocks import spatial_guard
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.contents import free_vars, loops
+from tensorlang.ir.contents import blocks, free_vars, loops
 from tensorlang.ir.visit import substitute, walk
 
 THREAD = "thread."
@@ -153,7 +153,7 @@ def _need_own_nest(outermost: ir.For) -> None:
     if not outermost.thread.startswith(THREAD):
         return
     around = [x for x in loops(outermost) if x.thread.startswith(THREAD)]
-    for block in (n for n in walk(outermost.body) if isinstance(n, ir.Block)):
+    for block in blocks(outermost.body):
         for loop in around:
             if _drives(loop.var, _folded(block)):
                 raise CodegenError(

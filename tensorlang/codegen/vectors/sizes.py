@@ -11,6 +11,7 @@ Operands of extracts, inserts and shuffles become variables, as C requires.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Final
 
 from tensorlang.codegen.folding import add, mul
@@ -27,7 +28,8 @@ def split_vectors(function: ir.Function, names: Names) -> ir.Function:
     return replace(function, body=_Splitter(names).visit(function.body))
 
 
-def pieces(lanes: int) -> list[tuple[int, int]]:
+@cache
+def pieces(lanes: int) -> tuple[tuple[int, int], ...]:
     """First lane and size of each part of a vector with `lanes` lanes."""
     found: list[tuple[int, int]] = []
     start = 0
@@ -35,7 +37,7 @@ def pieces(lanes: int) -> list[tuple[int, int]]:
         size = next(size for size in SIZES if size <= lanes - start)
         found.append((start, size))
         start += size
-    return found
+    return tuple(found)
 
 
 @dataclass

@@ -44,12 +44,11 @@ from tensorlang.ir.nodes import (
     Const,
     Expr,
     Load,
-    Node,
     Select,
     Unary,
     Var,
 )
-from tensorlang.ir.visit import variables, walk
+from tensorlang.ir.visit import holds, parts, variables
 
 End: TypeAlias = int | Expr | Size | None
 Range: TypeAlias = tuple[End, End]
@@ -81,7 +80,7 @@ def _quotients_first(factor: Expr, others: list[Expr]) -> int:
     compound = (o for o in others if o is not factor and not isinstance(o, Var))
     if isinstance(factor, Var):
         return -sum(factor in variables(other) for other in compound)
-    return -sum(factor in walk(other) for other in compound)
+    return -sum(factor in parts(other) for other in compound)
 
 
 # which sum is bounded, and the order of replacements; all that may help if None
@@ -205,6 +204,12 @@ class Known:
         rest = Poly({m: c for m, c in total.items() if m})
         if not rest:
             return total.constant
+        if len(rest) == 1:  # most often of a variable, with a number as its end
+            (((factor, *others), times),) = rest.items()
+            if not others and factor in self.ranges:
+                end = self.ranges[factor][times > 0]  # type: ignore[index]
+                if isinstance(end, int):
+                    return times * end + total.constant
         key = frozenset(rest.items()), order
         if key in self._uppers:
             bound = self._uppers[key]
@@ -399,7 +404,8 @@ class Known:
         if found is None and (outer := self._outside(end)):
             return outer._end(end, side)  # noqa: SLF001 - same class
         if found is None:
-            symbolic = end.dtype == i64 and not any(map(_is_read, walk(end)))
+            # memory and calls may differ between two places: they are no variables
+            symbolic = end.dtype == i64 and not (holds(end, Load) or holds(end, Call))
             found = self.polys[end] if symbolic else Poly()
             fits = self.fits(found) or self.fits(found.shifted(1))
             if not symbolic or not fits:
@@ -542,11 +548,6 @@ class Known:
 def _keeps_values(dtype: DType) -> bool:
     """Whether integers of a type have the same value in i64."""
     return dtype == i64 or (dtype.is_integer and dtype.bits < i64.bits)
-
-
-def _is_read(node: Node) -> bool:
-    """Whether a value may differ between two places: memory is no variable."""
-    return isinstance(node, Load | Call)
 
 
 def _replaced(total: Poly, factor: Expr, by: Poly) -> Poly:
