@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib.util
@@ -51,12 +52,18 @@ def pytest_configure(config: pytest.Config) -> None:
     Processes of tests can be interrupted, as in the background none may be. None
     measures the machine or uses what was measured. There is a process for each core
     already: they build all kernels themselves, and PyTorch computes in one thread. PoCL
-    compiles a kernel once for all sizes of groups, not again for that of a launch.
+    compiles a kernel once for all sizes of groups, not again for that of a launch. No
+    example of hypothesis fails because a busy machine was slow.
     """
     os.environ.setdefault("TENSORLANG_MACHINE", "published")
     os.environ.setdefault("TENSORLANG_BUILD_PROCESSES", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("POCL_WORK_GROUP_SPECIALIZATION", "0")
+    with contextlib.suppress(ImportError):  # the wheel is tested without it
+        from hypothesis import settings
+
+        settings.register_profile("untimed", deadline=None)
+        settings.load_profile("untimed")
     if not hasattr(config, "workerinput"):  # others inherit it
         os.environ["XDG_DATA_HOME"] = data = tempfile.mkdtemp(prefix="tensorlang-")
         config.add_cleanup(lambda: shutil.rmtree(data, ignore_errors=True))

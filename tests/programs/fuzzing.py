@@ -83,7 +83,6 @@ def search(
     @seed(start)
     @settings(
         max_examples=count,
-        deadline=None,
         database=None,
         phases=(Phase.generate, *([Phase.shrink] if shrunk else [])),
         suppress_health_check=list(HealthCheck),

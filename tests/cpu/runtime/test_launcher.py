@@ -132,7 +132,7 @@ numbers = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(numbers, min_size=3, max_size=3), numbers)
 def test_numbers_are_pythons(values, cond):
     clipped = [["max", ["min", value, 60000], 0] for value in values]

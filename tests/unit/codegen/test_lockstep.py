@@ -170,7 +170,7 @@ STEPS = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(STEPS, min_size=1, max_size=6))
 def test_any_body_gives_the_same(steps):
     lines = ["y[AT] = 0.5", "z[AT] = 0.25", "s: f32 = x[i]", "t: f32 = x[AT] * 3.0"]

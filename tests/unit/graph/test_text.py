@@ -215,7 +215,7 @@ def test_deep_and_long_texts_end_soon() -> None:
 TEXTS = [str(make()) for make in PROGRAMS.values()]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_a_broken_text_is_an_error_of_ours(data) -> None:
     text = data.draw(st.sampled_from(TEXTS))

@@ -50,7 +50,7 @@ copies = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(copies, copies, st.integers(1, 4), st.integers(1, 4), st.booleans())
 def test_batched_serial_loops_are_the_serial_loops(inner, outer, n, m, races):
     lines = ["def f(s: InOut[i64[11]]):", f"    for i in range({n}):"]

@@ -89,7 +89,7 @@ def integer_programs(draw):
     return lets, known[-1]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(integer_programs())
 def test_integer_programs_agree_with_python(program):
     lets, expected = program
@@ -100,7 +100,7 @@ def test_integer_programs_agree_with_python(program):
         assert int(value_of(lets[-1].var, lets)) == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(FLOATS),
     st.lists(
@@ -139,7 +139,7 @@ def test_float_programs_round_after_every_operation(name, steps, start):
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(FLOATS), st.sampled_from(INTEGERS), st.floats(allow_nan=True))
 def test_casts_to_integers_truncate_and_saturate(source, target, number):
     value, dtype = Const(number, DType(source)), DType(target)
@@ -169,7 +169,7 @@ def nearest(number, dtype):
     return min(finite, key=distance)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from(["bf16", "f32"]),
     st.sampled_from(["i32", "i64", "u64"]),
@@ -183,7 +183,7 @@ def test_casts_of_integers_round_once(target, source, number, shift):
     assert value_of(Cast(dtype, value)).tobytes() == expected.tobytes()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from(["f16", "bf16", "f32"]),
     *[st.floats(-1000, 1000, width=16) for _ in range(3)],

@@ -105,7 +105,7 @@ nests = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(nests)
 def test_races_are_found_exactly(nest):
     func = parse(nest.text())

@@ -53,7 +53,6 @@ def located(error):
 
 @settings(
     max_examples=600,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -74,7 +73,7 @@ def test_mutated_text_parses_or_is_refused(edits):
     return None
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(text=st.text() | st.text("defx(): \n=[]*+-'\"\\#@.0123456789abc", max_size=60))
 def test_any_text_parses_or_is_refused(text):
     for whole in (text, f"def f(x: InOut[f32[4]], *, n: i64):\n    x[0] = {text}\n"):

@@ -15,7 +15,6 @@ from tensorlang.ir.visit import walk
 
 STEADY = settings(
     max_examples=200,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

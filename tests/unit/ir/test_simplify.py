@@ -208,14 +208,14 @@ def run(expr, values):
     return evaluate(expr, {var: np.int64(value) for var, value in values.items()})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(index_expressions(), worlds())
 def test_random_index_arithmetic_keeps_its_value(expr, world):
     ranges, values = world
     assert run(simplify(expr, ranges), values) == run(expr, values)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(index_expressions(), worlds())
 def test_random_bounds_hold_every_value(expr, world):
     ranges, values = world
@@ -247,7 +247,7 @@ def conditions(draw):
     return total
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(conditions(), worlds())
 def test_random_conditions_keep_their_truth(cond, world):
     ranges, values = world
@@ -279,7 +279,7 @@ def unsigned_expressions() -> st.SearchStrategy[Expr]:
     return st.recursive(leaves, grow, max_leaves=10)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(unsigned_expressions(), st.integers(0, 255), st.data())
 def test_random_unsigned_arithmetic_wraps_alike(expr, top, data):
     values = {A: np.uint8(data.draw(st.integers(0, top))), B: np.uint8(7)}

@@ -234,7 +234,7 @@ def wide_expressions():
     return st.recursive(leaves, grow, max_leaves=10)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(wide_expressions(), wide_expressions(), WIDE, WIDE, st.sampled_from(COMPARISONS))
 def test_wide_integers_wrap_alike(one, other, a, b, op):
     values = {A: np.int64(a), B: np.int64(b)}

@@ -19,7 +19,7 @@ def quotient(n: int, divisor: int, bits: int) -> int:
     return ((high + ((n - high & top) >> first)) & top) >> then
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data(), st.sampled_from([32, 64]))
 def test_any_two_numbers(data, bits):
     top = (1 << bits) - 1

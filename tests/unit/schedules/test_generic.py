@@ -47,7 +47,6 @@ def test_random_programs_keep_their_meaning(programs):
     @seed(0)
     @settings(
         max_examples=150,
-        deadline=None,
         database=None,
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),

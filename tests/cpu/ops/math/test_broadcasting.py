@@ -51,7 +51,7 @@ def shapes_that_broadcast(draw):
 def test_any_shapes_broadcast_as_in_numpy():
     seen, kernels = set(), set()
 
-    @settings(deadline=None, max_examples=150)
+    @settings(max_examples=150)
     @given(shapes_that_broadcast())
     def check(shapes):
         a, b = drawn(shapes[0]), drawn(shapes[1], seed=1)

@@ -103,7 +103,7 @@ def an_array_and_slices(draw_):
 
 
 @given(an_array_and_slices())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_as_numpy(case):
     shape, cuts = case
     x = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
