@@ -215,10 +215,11 @@ def through_outage(
 
     It stops after 50 measurements, for some seconds.
     """
-    before = studies.counts(url)
+    before = studies.begun(url)
 
     def new() -> dict[str, int]:
-        return {n: c for n, c in studies.counts(url).items() if n not in before}
+        found = studies.begun(url).items()
+        return {name: s.finished for name, s in found if name not in before}
 
     with ThreadPoolExecutor() as pool:
         running = pool.submit(together, url, 4, seed, Task(near=WHOLE))

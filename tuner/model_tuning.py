@@ -15,7 +15,7 @@ from tensorlang.targets import Target
 from tensorlang.tuner.measurement.rounds import interleaved
 from tensorlang.tuner.progress import Report
 from tensorlang.tuner.storage.databases import default_url
-from tensorlang.tuner.storage.studies import counts
+from tensorlang.tuner.storage.studies import LONGEST_NAME, begun, turn
 from tensorlang.tuner.tuning import LEAST, tune
 from tensorlang.tuner.tuning_run import Run
 from tensorlang.workload import Workload
@@ -91,9 +91,9 @@ def tune_model(
 ) -> list[Report]:
     """Tune a network's workloads, each with its share of the budget.
 
-    Those that were tried least come first, and of those the most expensive; those that
-    would get too little time are left to the next run. Ctrl-C ends with the reports of
-    those that were tuned before.
+    The most expensive come first, and those whose search is done last
+    (`studies.turn`); those that would get too little time are left to later runs.
+    Ctrl-C ends with the reports of those that were tuned before.
 
     Args:
         rows: The result of `ranked`.
@@ -144,11 +144,12 @@ def _in_turn(
     **_: object,
 ) -> list[Ranked]:
     """The rows in order of tuning."""
-    tried = counts(storage or default_url()) if resume else {}
+    studies = begun(storage or default_url()) if resume else {}
     chosen = targets.get(target)
 
-    def trials(row: Ranked) -> int:
+    def key(row: Ranked) -> tuple[int, int, float]:
         workload = replace(row.workload, threads=chosen.threads)
-        return tried.get(Run(row.op, workload, chosen).study, 0)
+        name = Run(row.op, workload, chosen).study
+        return turn(studies.get(name[:LONGEST_NAME]), row.share)
 
-    return sorted(rows, key=lambda row: (trials(row), -row.share))
+    return sorted(rows, key=key)

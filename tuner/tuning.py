@@ -21,7 +21,7 @@ from tensorlang.ops.kernels import building
 from tensorlang.ops.kernels.requests import requested
 from tensorlang.record_files import read as read_records
 from tensorlang.targets import Target
-from tensorlang.tuner.limits.roofline import work
+from tensorlang.tuner.limits.roofline import least
 from tensorlang.tuner.measurement.processor_load import Load
 from tensorlang.tuner.measurement.rounds import Timing, paired_ratio
 from tensorlang.tuner.progress import Listener, Report
@@ -41,7 +41,13 @@ from tensorlang.tuner.storage.filing import (
     withdraw,
 )
 from tensorlang.tuner.storage.storage import Trials
-from tensorlang.tuner.storage.studies import About, counts
+from tensorlang.tuner.storage.studies import (
+    LONGEST_NAME,
+    About,
+    Study,
+    begun,
+    turn,
+)
 from tensorlang.tuner.tuning_run import Run, space_note
 from tensorlang.tuner.workers.protocol import Candidate
 from tensorlang.workload import Workload
@@ -72,7 +78,8 @@ def tune(
 
     Args:
         op: An operator, its name, or the name of a family, tuned member by member:
-            those that were tried least come first, and of those the largest.
+            the dearest first, by the time of the best known kernel or else by what
+            limits it. Those whose search is done come last (`studies.turn`).
         shapes: The arrays' shapes; default: the operator's.
         dtypes: One dtype for all arrays, or one each.
         workload: A workload in place of shapes, dtypes and attributes.
@@ -115,7 +122,7 @@ def tune(
         runs.append(run)
     url = storage or default_url()
     if len(runs) > 1:
-        runs = _in_turn(runs, _tried(url) if resume else {})
+        runs = _in_turn(runs, _begun(url) if resume else {})
     ends = None if budget is None else begun + budget
 
     def tuned(run: Run) -> Report:
@@ -153,19 +160,23 @@ def _one_by_one(
     return reports
 
 
-def _tried(url: str) -> Mapping[str, int]:
-    """How much was tried of each study; unknown while the storage is away."""
+def _begun(url: str) -> Mapping[str, Study]:
+    """The studies so far; unknown while the storage is away."""
     try:
-        return counts(url)
+        return begun(url)
     except RecordError:  # an error if it stays so
         return {}
 
 
-def _in_turn(runs: Sequence[Run], tried: Mapping[str, int]) -> list[Run]:
-    """Members of a family in order: untried ones first, and of those the largest."""
-    return sorted(
-        runs, key=lambda run: (tried.get(run.study, 0), -work(run.op, run.workload))
-    )
+def _in_turn(runs: Sequence[Run], studies: Mapping[str, Study]) -> list[Run]:
+    """Members of a family in order."""
+
+    def key(run: Run) -> tuple[int, int, float]:
+        study = studies.get(run.study[:LONGEST_NAME])
+        known = study.seconds if study else None
+        return turn(study, known or least(run.op, run.workload, run.target))
+
+    return sorted(runs, key=key)
 
 
 def _share(left: float | None, members: int) -> float | None:
@@ -178,7 +189,7 @@ def _share(left: float | None, members: int) -> float | None:
 def _with_unreached(last: Report, members: Sequence[Operator]) -> Report:
     """The last report, noting which operators the budget did not reach."""
     names = ", ".join(member.id for member in members)
-    said = f"the budget ended before {names}; the next run begins with them"
+    said = f"the budget ended before {names}; later runs go on with them"
     return _with_note(last, said)
 
 
@@ -236,6 +247,7 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
             default = _default(space)
             search = Search(space, trials, seed, hints, run.builders())
             measured = run.measure(search, worker, default)
+            _note_reached(run, search, trials, default, measured)
         finally:
             trials.close()
         later = "trials are kept on this machine, and delivered by the next run"
@@ -257,6 +269,21 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
     if report.best.key not in search.known or not report.compared or kept:
         return report
     return store_winner(run, search, report, measured, incumbent)
+
+
+def _note_reached(
+    run: Run, search: Search, trials: Trials, default: Candidate, measured: Finals
+) -> None:
+    """Note how far the study is, for the order of later runs."""
+    best = [candidate.key for candidate, _ in search.best(2)]
+    compared = bool(measured.samples) or run.static or len(best) == 1
+    if measured.samples:
+        base = {default.key: [search.known[default.key][1].seconds]}
+        samples = {**base, **measured.samples}
+        best = [_champion(run, search, default, samples).key]
+    used = {default.key, run.incumbent.key if run.incumbent else default.key}
+    won = not used.issuperset(best[:1])
+    trials.reach(whole=search.exhausted and compared, won=won)
 
 
 def _default(space: Space) -> Candidate:

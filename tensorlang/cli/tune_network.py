@@ -63,8 +63,8 @@ def tune_network(
     reached = len(reports) + len(skipped) - refused
     if reached < len(rows):
         console.say(
-            f"reached {reached} of {len(rows)} workloads; the next run begins with the "
-            "others"
+            f"reached {reached} of {len(rows)} workloads; later runs go on with "
+            "the others"
         )
 
 

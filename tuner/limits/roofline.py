@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensorlang.errors import TensorlangError
-from tensorlang.ir.cost import cost_at
-from tensorlang.machine.limits import limits_of
+from tensorlang.machine.limits import Limits, limits_of
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
@@ -14,12 +13,13 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 
-def work(op: Operator, workload: Workload) -> float:
-    """Operations and bytes of a call, to compare workloads; 0 if data decides."""
+def least(op: Operator, workload: Workload, target: Target) -> float:
+    """The least seconds of a call, to compare workloads; 0 if that is not known."""
     try:
-        return float(sum(cost_at(op.function(workload), op.sizes(workload))))
+        tightest = _limits(op, workload, target).tightest
     except TensorlangError:
         return 0.0
+    return tightest.seconds if tightest else 0.0
 
 
 def fraction(op: Operator, workload: Workload, target: Target, seconds: float) -> float:
@@ -27,6 +27,11 @@ def fraction(op: Operator, workload: Workload, target: Target, seconds: float) -
 
     0 where limits were not measured, as on GPUs.
     """
+    return _limits(op, workload, target, seconds).reached
+
+
+def _limits(
+    op: Operator, workload: Workload, target: Target, seconds: float = 0.0
+) -> Limits:
     target = target.with_threads(workload.threads or target.threads)
-    found = limits_of(op.function(workload), op.sizes(workload), target, seconds)
-    return found.reached
+    return limits_of(op.function(workload), op.sizes(workload), target, seconds)

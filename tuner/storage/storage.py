@@ -22,7 +22,7 @@ from tensorlang.errors import RecordError, TensorlangError
 from tensorlang.tuner.storage import claimants, databases, spool, tables
 from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.storage.spool import Told
-from tensorlang.tuner.storage.studies import LONGEST_NAME, About
+from tensorlang.tuner.storage.studies import LONGEST_NAME, About, Reached
 from tensorlang.tuner.storage.tables import Stored
 from tensorlang.tuner.workers.protocol import Candidate
 
@@ -169,6 +169,15 @@ class Trials:
         mine = self._mine.get(row.candidate.key)
         self._held.append(Told(row, self._last if mine is None else mine - 1))
 
+    def reach(self, *, whole: bool, won: bool) -> None:
+        """Note how far the study is, if the storage can be reached.
+
+        Args:
+            whole: Whether the whole space was tried, and the best compared.
+            won: Whether something replaces what was used before, or may do so.
+        """
+        self._try(partial(self._reach_to, whole, won))
+
     def close(self) -> None:
         """Deliver what was kept and release claims, if possible; close the database."""
         self._closed.set()
@@ -273,6 +282,14 @@ class Trials:
             tables.release(connection, free)
         key = tables.claim(connection, study, self._next, row)
         return mine | {row.candidate.key: key}
+
+    def _reach_to(self, whole: bool, won: bool, connection: Connection) -> None:
+        study = self._connect()[1]
+        tables.lock(connection, study)
+        before = Reached.from_json(tables.reached(connection, study))
+        at = before.won if before else 0
+        reached = Reached(whole, tables.finished(connection, study) if won else at)
+        tables.reach(connection, study, reached.to_json())
 
     def _release(self, connection: Connection) -> None:
         tables.release(connection, self._mine.values())

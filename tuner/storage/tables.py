@@ -42,6 +42,7 @@ _INDICES: Final = {  # by name: the table, and what of it
     ),
     "tensorlang_trials": ("trials", "(study_id, trial_id)"),
 }
+REACHED: Final = "tensorlang reached"  # the key of how far a study is
 _LAST: Final = (1 << 31) - 1  # no key is greater
 SOME: Final = 2048  # trials of a large study: the latest, and the fastest
 
@@ -100,6 +101,24 @@ def _locking(dialect: str, *, lasting: bool) -> sqlalchemy.Executable:
         local = sqlalchemy.func.set_config("synchronous_commit", "off", True)
         held = held.add_columns(local)
     return held.with_for_update()
+
+
+def reached(connection: Connection, study: int) -> str:
+    """What `reach` noted last; empty before."""
+    notes = models.StudyUserAttributeModel.__table__
+    found = sqlalchemy.select(notes.c.value_json)
+    found = found.where(notes.c.study_id == study, notes.c.key == REACHED)
+    text = connection.execute(found).scalar()
+    return str(json.loads(text)) if text else ""
+
+
+def reach(connection: Connection, study: int, text: str) -> None:
+    """Note how far a study is, under `lock`."""
+    notes = models.StudyUserAttributeModel.__table__
+    own = notes.c.study_id == study, notes.c.key == REACHED
+    connection.execute(sqlalchemy.delete(notes).where(*own))
+    note = {"study_id": study, "key": REACHED, "value_json": json.dumps(text)}
+    connection.execute(notes.insert(), note)
 
 
 def index(engine: Engine) -> None:
@@ -168,6 +187,14 @@ def _found(
     ]
 
 
+def finished(connection: Connection, study: int) -> int:
+    """The number of finished trials of a study."""
+    trials = models.TrialModel.__table__
+    count = sqlalchemy.select(sqlalchemy.func.count()).select_from(trials)
+    mine = trials.c.study_id == study, trials.c.state.in_(_finished())
+    return int(connection.execute(count.where(*mine)).scalar() or 0)
+
+
 def read(
     connection: Connection, study: int, after: int = -1, also: Collection[int] = ()
 ) -> list[Stored]:
@@ -185,15 +212,13 @@ def read_some(connection: Connection, study: int) -> tuple[list[Stored], int]:
     trials = models.TrialModel.__table__
     values = models.TrialValueModel.__table__
     mine = trials.c.study_id == study
-    count = sqlalchemy.select(sqlalchemy.func.count()).select_from(trials).where(mine)
-    finished = trials.c.state.in_(_finished())
     keys = sqlalchemy.select(trials.c.trial_id).where(mine)
     latest = keys.order_by(trials.c.trial_id.desc()).offset(SOME).limit(1)
     if (after := connection.execute(latest).scalar()) is None:
         return read(connection, study), 0
     fastest = (
         keys.join_from(trials, values, values.c.trial_id == trials.c.trial_id)
-        .where(finished)
+        .where(trials.c.state.in_(_finished()))
         .order_by(values.c.value)
         .limit(SOME)
     )
@@ -201,8 +226,8 @@ def read_some(connection: Connection, study: int) -> tuple[list[Stored], int]:
     wanted = (trials.c.trial_id > after) | claimed
     wanted |= trials.c.trial_id.in_(connection.execute(fastest).scalars().all())
     found = _found(connection, _stored().where(wanted), study=study)
-    told = connection.execute(count.where(finished)).scalar() or 0
-    return found, told - sum(trial.told for trial in found)
+    told = sum(trial.told for trial in found)
+    return found, finished(connection, study) - told
 
 
 def told(connection: Connection, study: int, code: str) -> Row | None:
