@@ -274,7 +274,10 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
 def _note_reached(
     run: Run, search: Search, trials: Trials, default: Candidate, measured: Finals
 ) -> None:
-    """Note how far the study is, for the order of later runs."""
+    """Note how far the study is, for the order of later runs.
+
+    A run that tries nothing new is at its end, too: its budget allows no more.
+    """
     best = [candidate.key for candidate, _ in search.best(2)]
     compared = bool(measured.samples) or run.static or len(best) == 1
     if measured.samples:
@@ -282,8 +285,9 @@ def _note_reached(
         samples = {**base, **measured.samples}
         best = [_champion(run, search, default, samples).key]
     used = {default.key, run.incumbent.key if run.incumbent else default.key}
-    won = not used.issuperset(best[:1])
-    trials.reach(whole=search.exhausted and compared, won=won)
+    whole = search.exhausted and compared
+    stuck = search.tried == search.earlier and not run.interrupted
+    trials.reach(whole=whole or stuck, won=not used.issuperset(best[:1]))
 
 
 def _default(space: Space) -> Candidate:

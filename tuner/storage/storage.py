@@ -173,7 +173,8 @@ class Trials:
         """Note how far the study is, if the storage can be reached.
 
         Args:
-            whole: Whether the whole space was tried, and the best compared.
+            whole: Whether the whole space was tried, and the best compared, or nothing
+                more can be.
             won: Whether something replaces what was used before, or may do so.
         """
         self._try(partial(self._reach_to, whole, won))

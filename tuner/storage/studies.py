@@ -51,7 +51,8 @@ class About:
 class Reached:
     """What a run that came to its end says about its study."""
 
-    whole: bool  # whether the whole space was tried, and the best compared
+    # whether the whole space was tried and the best compared, or nothing more can be
+    whole: bool
     won: int  # the number of trials at the last win, or where none was compared
 
     def to_json(self) -> str:
@@ -83,7 +84,7 @@ class Study:
 
     @property
     def done(self) -> int:
-        """How far it is: 2 if all was tried, 1 after `ENOUGH` without a win, else 0."""
+        """How far: 2 if nothing is left, 1 after `ENOUGH` without a win, else 0."""
         if self.reached is None:
             return 0
         without = self.finished - self.reached.won
@@ -94,7 +95,7 @@ def turn(study: Study | None, seconds: float) -> tuple[int, int, float]:
     """A key that sorts workloads by what their tuning is worth.
 
     Those whose search is not done come first, the dearest before others; then those
-    that are done, in turn, and last those of which everything was tried.
+    that are done, in turn, and last those of which nothing is left to try.
 
     Args:
         study: The search so far, if there is one.

@@ -33,6 +33,7 @@ from tensorlang.record_files import Record, read
 from tensorlang.scheduling import Knobs
 from tensorlang.tuner import Progress, Report, tune
 from tensorlang.tuner.measurement.processor_load import Load
+from tensorlang.tuner.storage.studies import Reached, Study, begun
 from tensorlang.tuner.workers.process import WorkerProcess
 
 SHAPE = [(1 << 14,)]
@@ -208,6 +209,25 @@ def test_what_another_run_recorded_meanwhile_stays_until_it_is_compared(
     assert said in report.note
     (path,) = records.user_folder().glob("*/*.json")
     assert [dict(held.knobs) for held in read(path)] == [{"way": "slow"}]
+
+
+def test_a_study_is_done_when_its_space_was_tried_and_compared(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    name = user_operator("slow", "wrong", "fast")
+
+    def study() -> Study:
+        (found,) = begun(storage).values()
+        return found
+
+    run(name, storage, budget=0.01)
+    assert study().reached == Reached(whole=False, won=0)
+    assert study().done == 0
+    run(name, storage, budget=0.01)
+    assert study().done == 2  # such a budget is not enough for more
+    run(name, storage)
+    assert study().reached == Reached(whole=True, won=3)
+    assert study().done == 2
 
 
 def test_the_ratio_on_record_is_the_one_of_the_finals(
