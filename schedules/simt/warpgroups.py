@@ -127,6 +127,8 @@ def few_rows(s: Schedule, knobs: Knobs) -> None:
     if len(found) != 1 or knobs.fixes("instruction", "mma") or not _has_wgmma(s):
         return
     stage = found[0]
+    if 0 in map(extent_of, stage.loops):  # such stages have no strategy
+        return
     try:
         _operands(s, stage)
     except ScheduleError:
@@ -278,11 +280,17 @@ def _in_flight(knobs: Knobs, stage: Stage, tile: Tile, stages: int) -> int:
     """The knob: steps whose products go on while the next one's begin.
 
     By default one if a warpgroup is alone, and nothing else occupies the tensor cores
-    while it waits. None if the sums start as zero: ptxas serializes products whose sums
-    other instructions define.
+    while it waits. None if there is one step, or if the sums start as zero: ptxas
+    serializes products whose sums other instructions define.
     """
     again = f"_{stage.name}" if "in_flight" in knobs.values else ""
-    if extent_of(stage.driven("reduction")[0]) is None:
+    steps = extent_of(stage.driven("reduction")[0])
+    if steps is not None and steps <= tile.depth * tile.parts:
+        knobs.absent[f"in_flight{again}"] = (
+            f"the products of {stage.name} are one step, with no next one to overlap"
+        )
+        return 0
+    if steps is None:
         knobs.absent[f"in_flight{again}"] = (
             f"the products of {stage.name} are of unknown length, which sums that "
             "start as zero serialize"

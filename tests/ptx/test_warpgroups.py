@@ -3,15 +3,18 @@
 import re
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from tensorlang import build, targets
-from tensorlang.errors import DeviceError
-from tensorlang.ops import find, nn
+from tensorlang import build, ir, targets
+from tensorlang.errors import ArgumentError, DeviceError
+from tensorlang.ops import find, math, nn
 from tensorlang.ops.kernels.building import default
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime.cuda import toolchain
+from tensorlang.schedules.simt.generic import generic
+from tensorlang.scheduling import Knobs, Schedule
 
 RAGGED = [((200, 144), (96, 144)), ((64, 64), (64, 64)), ((129, 272), (272, 272))]
 RAGGED += [((70, 72), (64, 72)), ((130, 136), (72, 136))]  # k = 8 mod 16
@@ -244,6 +247,51 @@ def test_blocks_that_stay(processors):
 def test_no_rows():
     x, w = np.zeros((0, 64), "f2"), np.zeros((64, 64), "f2")
     assert nn.dense(x, w, target="cuda").shape == (0, 64)
+
+
+@pytest.mark.usefixtures("ptx_driver")
+@pytest.mark.parametrize("kind", ["f2", ml_dtypes.bfloat16])
+def test_no_steps(kind):
+    x, w = np.zeros((100, 0), kind), np.zeros((64, 0), kind)
+    bias = np.ones(64, kind)
+    assert not nn.dense(x, w, target="cuda").any()
+    assert (nn.dense(x, w, bias, target="cuda") == 1).all()
+    assert not math.matmul(x, w.T.copy(), target="cuda").any()
+
+
+# products, rows, columns, steps: the arguments are tensor maps only
+@pytest.mark.usefixtures("ptx_driver")
+@pytest.mark.parametrize("sizes", [(2, 128, 128, 128), (2, 65, 72, 64)])
+def test_products_of_known_sizes(sizes):
+    count, m, n, steps = sizes
+    a = ir.frontend.placeholder((count, m, steps), "f16", "a")
+    w = ir.frontend.placeholder((count, steps, n), "f16", "w")
+    k = ir.frontend.reduce_axis(steps, "k")
+
+    def products(b, i, j):
+        return ir.sum(a[b, i, k].cast("f32") * w[b, k, j].cast("f32"), k)
+
+    sums = ir.compute((count, m, n), products, "sums")
+    y = ir.compute((count, m, n), lambda b, i, j: sums[b, i, j].cast("f16"), "y")
+    s = Schedule(ir.function("products", [a, w], [y]), targets.get("cuda"))
+    generic(s, Knobs())
+    kernel = build(s, "cuda")
+    assert "wgmma" in kernel.source
+    rng = np.random.default_rng(3)
+    shapes = (count, m, steps), (count, steps, n)
+    left, right = (rng.standard_normal(shape).astype("f2") for shape in shapes)
+    made = np.zeros((count, m, n), "f2")
+    kernel.launch(left, right, made)
+    assert error(made.astype("f8"), left.astype("f8") @ right.astype("f8")) < 2**-11
+
+
+@pytest.mark.usefixtures("ptx_driver")
+def test_one_step_has_no_product_in_flight():
+    shapes = (300, 64), (64, 64)
+    found, _ = worst("f16", shapes, knobs={"persistent": False})
+    assert found < NEAR["f16"]
+    with pytest.raises(ArgumentError, match=r"in_flight, .* one step"):
+        worst("f16", shapes, knobs=IN_FLIGHT)
 
 
 @pytest.mark.parametrize("name", MISTAKES)

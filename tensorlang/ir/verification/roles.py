@@ -23,7 +23,9 @@ from tensorlang.ir.nodes import (
     Seq,
     Stmt,
     Wait,
+    While,
     as_expr,
+    seq,
 )
 from tensorlang.ir.sites import Site
 from tensorlang.ir.verification.expressions import check_evaluate, check_expr
@@ -130,10 +132,12 @@ def _in_flight(
             for part in stmt.stmts:
                 flying = run(part, flying)
             return flying
-        case For():
-            run = partial(_in_flight, site=site, later=later or _waits(stmt.body))
-            after = flying | run(stmt.body, flying)
-            return after if after == flying else run(stmt.body, after) | after
+        case For(body=body) | While(body=body):
+            run = partial(_in_flight, site=site, later=later or _waits(body))
+            if isinstance(stmt, While):
+                body = seq(Evaluate(stmt.cond), body)
+            after = flying | run(body, flying)
+            return after if after == flying else run(body, after) | after
         case If():
             both = [stmt.then, *([stmt.orelse] if stmt.orelse else [])]
             return flying.union(*(run(part, flying) for part in both))

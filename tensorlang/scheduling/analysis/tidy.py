@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from tensorlang.ir import nodes as ir
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.bounds import counted, prove
 from tensorlang.ir.integers.indices import spread
@@ -20,7 +21,7 @@ from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.simplification.conditions import conjunction, conjuncts
 from tensorlang.ir.visit import rebuild, rewriter
 from tensorlang.scheduling.analysis.facts import Ranges
-from tensorlang.scheduling.analysis.tree import constant
+from tensorlang.scheduling.analysis.tree import blocks_under, constant
 
 NOTHING = ir.Seq(())
 # a comparison of a and b holds iff sign * (b - a) >= the second number
@@ -93,16 +94,28 @@ def _tidy_if(stmt: ir.If, ranges: Ranges) -> ir.Stmt:
 
 def _tidy_loop(loop: ir.For, ranges: Ranges) -> ir.Stmt:
     size = constant(loop.extent)
+    if size is not None and size <= 0:
+        return loop if _initializes(loop) else NOTHING
     inside = {**ranges, loop.var: counted(loop.extent)}
     body = tidy(loop.body, inside)
     limit = None if size is None else _limit(body, loop.var, inside)
     if size is not None and limit is not None and limit < size:
         size = max(limit, 0)
         body = tidy(body, {**ranges, loop.var: (0, size - 1)})
-    if body == NOTHING or (size is not None and size <= 0):
+    if body == NOTHING or size == 0:
         return NOTHING
     extent = loop.extent if size is None else ir.Const(size, loop.var.dtype)
     return replace(loop, extent=extent, body=body)
+
+
+def _initializes(loop: ir.For) -> bool:
+    """Whether a loop drives a reduction, whose initial value is there without steps."""
+    return any(
+        axis.kind == "reduction" and loop.var in free_vars(axis.value)
+        for block in blocks_under(loop)
+        if block.init != NOTHING
+        for axis in block.axes
+    )
 
 
 def _limit(stmt: ir.Stmt, var: ir.Var, ranges: Ranges) -> int | None:

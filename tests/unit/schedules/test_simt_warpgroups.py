@@ -174,6 +174,18 @@ def test_products_are_waited_for_before_their_sums_are_read(lines, message):
         verify(parse("\n".join([*text[:at], *text[at:][lines]])))
 
 
+def test_products_that_start_in_a_while_are_in_flight_after_it():
+    knobs = SMALL | {"ring": 3, "in_flight": 1, "bulk_store": False}
+    text = show(scheduled(64, 64, 192, knobs)).splitlines()
+    (end,) = (n for n, line in enumerate(text) if line.strip() == LAST)
+    loop = max(n for n in range(end) if " in range(3):" in text[n])
+    indent = " " * (len(text[loop]) - len(text[loop].lstrip()))
+    inside = [f"{indent}while 1 < 0:", *(f"    {line}" for line in text[loop:end])]
+    verify(parse("\n".join([*text[:loop], *inside, *text[end:]])))
+    with pytest.raises(IRError, match="products that add to it are"):
+        verify(parse("\n".join([*text[:loop], *inside, *text[end + 1 :]])))
+
+
 def test_a_bulk_store_needs_a_fence_of_what_threads_wrote():
     """Where they meet at a barrier object, they are ordered, but not their proxies."""
     lines = show(scheduled(64, 64, 64)).splitlines()

@@ -171,6 +171,18 @@ def test_specialize_lets_split_do_without_a_guard(golden, same_meaning):
         same_meaning(MATMUL, after, n=n)
 
 
+def test_a_reduction_without_steps_keeps_its_initial_value():
+    func = parse("""
+def sums(x: f32[n, 0], y: Out[f32[n]], *, n: i64):
+    for i in range(n):
+        for k in range(0):
+            with block("y", vi=spatial(n, i), vk=reduction(0, k)):
+                reduce(sum, y[vi], x[vi, vk])
+""")
+    for after in (specialize(func, "i", "n >= 8"), partition(func, "i", 3)):
+        assert show(after[0]).count("reduce(sum") == 2
+
+
 def test_specialize_inside_a_reduction(same_meaning):
     func = reorder(MATMUL, "k", "i", "j")
     after, _ = specialize(func, "i", "k < 2")
