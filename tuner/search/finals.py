@@ -83,7 +83,8 @@ def run(
 
     Args:
         base: The configurations in use, the default first, which always take part: but
-            a record that kills the worker does not, so that no challenger is blamed.
+            a record that kills the worker does not, so that no challenger is blamed;
+            nor is the record where the default alone kills it too.
         others: Challengers, the most promising first.
         left: Remaining seconds.
     """
@@ -98,6 +99,10 @@ def run(
         if lost is None:
             held.append(entrant)
         elif lost.status == LOST:
+            break
+        elif entrant in base and (alone := _heat(worker, held, left, Finals())):
+            if alone.status != LOST:
+                finals.failed.append((base[0].candidate, alone))
             break
         else:
             finals.failed.append((entrant.candidate, lost))

@@ -97,6 +97,15 @@ def test_a_record_that_crashes_is_to_blame_and_no_challenger() -> None:
         assert crasher.knobs["name"] == "incumbent"
 
 
+def test_a_default_that_crashes_alone_is_to_blame_and_not_the_record() -> None:
+    worker = FakeWorker(default="dies")
+    base = [entrant("default"), entrant("incumbent")]
+    result = run(worker, base, [entrant("a")], lambda: inf)
+    assert worker.heats[1:] == [["default", "incumbent"], ["default"]]
+    assert not result.samples
+    assert [c.knobs["name"] for c, _ in result.failed] == ["default"]
+
+
 def test_what_is_no_longer_right_is_told_and_not_timed() -> None:
     worker = FakeWorker(a="is wrong")
     result = run(
