@@ -173,9 +173,9 @@ def sampler(name: str, landscape: Landscape) -> MakeSampler:
     if ":" in name:
         try:
             made = pkgutil.resolve_name(name)
-        except (ImportError, AttributeError, ValueError) as problem:
-            raise ArgumentError(f"no sampler {name!r}: {problem}") from None
-        return lambda seed: made(seed=seed)
+        except Exception as problem:  # a user's module may raise anything
+            raise ArgumentError(f"no sampler {name!r}: {problem}") from problem
+        return lambda seed: _made(name, made, seed)
     known = {
         each.removesuffix(_SUFFIX).lower(): getattr(optuna.samplers, each)
         for each in optuna.samplers.__all__
@@ -185,6 +185,27 @@ def sampler(name: str, landscape: Landscape) -> MakeSampler:
         names = ", ".join([OWN, *sorted(known)])
         raise ArgumentError(f"no sampler {name!r}; there are {names}, and module:name")
     return lambda seed: known[name.lower()](seed=seed)
+
+
+def _made(name: str, make: Any, seed: int) -> optuna.samplers.BaseSampler:
+    """What a user's function or class makes of a seed.
+
+    Raises:
+        ArgumentError: it fails, or makes no sampler.
+    """
+    try:
+        made = make(seed=seed)
+    except Exception as problem:
+        said = f"{type(problem).__name__}: {problem}"
+        raise ArgumentError(
+            f"no sampler {name!r}: {name}(seed={seed}) fails with {said}"
+        ) from problem
+    if not isinstance(made, optuna.samplers.BaseSampler):
+        raise ArgumentError(
+            f"no sampler {name!r}: {name}(seed={seed}) is a {type(made).__name__}, not "
+            "one of Optuna's samplers"
+        )
+    return made
 
 
 def _space(landscape: Landscape) -> Space:

@@ -168,6 +168,20 @@ def test_values_of_other_kinds_are_refused(
         landscape.read(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("os:system", r"os:system\(seed=0\) fails with TypeError"),
+        ("os:sep", "fails with TypeError"),
+        ("builtins:dict", "is a dict, not one of Optuna's samplers"),
+    ],
+)
+def test_what_makes_no_sampler_is_refused_by_name(name: str, said: str) -> None:
+    make = replay.sampler(name, searched())
+    with pytest.raises(ArgumentError, match=f"no sampler '{name}'.*{said}"):
+        replay.replay(searched(), make)
+
+
 @pytest.mark.parametrize("name", ["random", "tpe", "TPE", "optuna.samplers:QMCSampler"])
 def test_samplers_find_the_best_of_a_whole_space(name: str) -> None:
     found = searched((1, 16, 64))
