@@ -16,7 +16,7 @@ from typing import Final
 
 from tensorlang import records
 from tensorlang.errors import ArgumentError, RecordError, TuningError
-from tensorlang.ops import Operator, select
+from tensorlang.ops import Operator, pins, select
 from tensorlang.ops.kernels import building
 from tensorlang.ops.kernels.requests import requested
 from tensorlang.record_files import read as read_records
@@ -127,7 +127,7 @@ def tune(
 
     def tuned(run: Run) -> Report:
         study = run.study if resume else f"{run.study}, from {time.time_ns()}"
-        return _tuned(run, url, study, seed)
+        return _with_note(_tuned(run, url, study, seed), _passed_over(run.op))
 
     return _one_by_one(runs, tuned, ends)
 
@@ -191,6 +191,14 @@ def _with_unreached(last: Report, members: Sequence[Operator]) -> Report:
     names = ", ".join(member.id for member in members)
     said = f"the budget ended before {names}; later runs go on with them"
     return _with_note(last, said)
+
+
+def _passed_over(op: Operator) -> str:
+    """That pins keep records of an operator from being used; else empty."""
+    if not (fixed := pins.pinned(op)):
+        return ""
+    where = pins.sources(op)[0]
+    return f"{where} fixes {', '.join(fixed)}: while it does, records are passed over"
 
 
 def _with_note(report: Report, said: str) -> Report:

@@ -12,9 +12,10 @@ import pytest
 import tensorlang.schedules  # noqa: F401 - what the fixture puts back, it must have
 from tensorlang import targets
 from tensorlang.ir.definitions.frontend import compute
-from tensorlang.ops import operator
+from tensorlang.ops import find, operator
 from tensorlang.schedules.library import SCHEDULES
 from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.tuner import tuning
 from tensorlang.tuner.search.search import Search
 from tensorlang.tuner.search.space import Space
 from tensorlang.tuner.storage.rows import Row
@@ -226,3 +227,12 @@ def test_a_slow_default_leaves_time_for_something_to_compare(
     assert search.counts == {OK: 2}
     assert default.key in result.samples
     assert clock["now"] <= 30.0
+
+
+def test_a_run_says_that_pins_pass_records_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TENSORLANG_PIN", "threefry:lanes=8")
+    said = tuning._passed_over(find("bits"))
+    assert said == "TENSORLANG_PIN fixes lanes: while it does, records are passed over"
+    assert not tuning._passed_over(find("math.add"))
