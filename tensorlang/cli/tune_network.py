@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorlang import onnx, targets
 from tensorlang.cli import console, document
-from tensorlang.cli.quantities import Seconds, Times
+from tensorlang.cli.quantities import Seconds, Times, Unlike
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.graph import Graph, workloads
 from tensorlang.graph.execution.constant_values import constants_of
@@ -73,18 +73,27 @@ def _summarise(rows: Sequence[Ranked], reports: Sequence[Report]) -> None:
     counts = {row.op.described(row.workload): row.count for row in rows}
     table: list[tuple[object, ...]] = []
     before, after = 0.0, 0.0
+    compared = any(report.compared for report in reports)
     for report in reports:
         count = counts[find(report.operator).described(report.workload)]
         gain = report.ratio.median if report.ratio else 1.0
-        before += count * report.default_seconds
-        after += count * report.default_seconds / gain
         times = (report.default_seconds, report.default_seconds / gain)
-        cells = (report.operator, count, *map(Seconds, times))
-        table.append((*cells, Times(gain)))
-    total = ("in all", None, *map(Seconds, (before, after)))
-    table.append((*total, Times(before / after)))
+        if report.compared or not compared:
+            before, after = before + count * times[0], after + count * times[1]
+        known = _gained(*times, measured=report.compared)
+        table.append((report.operator, count, *known))
+    whole = all(report.compared for report in reports)
+    total = "in all that were compared" if compared and not whole else "in all"
+    table.append((total, None, *_gained(before, after, measured=compared)))
     head = ("tuned", "times", "default", "best", "gain")
     console.table(head, table, name="tuned")
+
+
+def _gained(before: float, after: float, *, measured: bool) -> tuple[object, ...]:
+    """Cells of the default's time, the best one's, and the gain; dashes if unknown."""
+    if measured:
+        return Seconds(before), Seconds(after), Times(before / after)
+    return Seconds(before), Unlike("-", None), Unlike("-", None)
 
 
 def program(

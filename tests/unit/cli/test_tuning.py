@@ -10,10 +10,11 @@ import re
 import pytest
 from rich.console import Console
 
-from tensorlang.cli import progress_display, tune
+from tensorlang.cli import document, progress_display, tune, tune_network
 from tensorlang.cli.progress_display import Bar, Course, Plain, status_line
 from tensorlang.ops import find
 from tensorlang.tuner.measurement.rounds import Ratio
+from tensorlang.tuner.model_tuning import Ranked
 from tensorlang.tuner.progress import Progress, Report
 from tensorlang.tuner.workers.protocol import Candidate, Outcome
 
@@ -134,6 +135,23 @@ def test_where_nothing_was_compared_the_table_says_so(tlang, search):
     result = tlang("tune", "bits")
     assert "not compared" in result.stdout
     assert "the default stands" not in result.stdout
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_network_claims_no_gain_for_what_was_not_compared(capsys, others):
+    found = find("bits")
+    away = report(ratio=None, best=DEFAULT, compared=False)
+    timed = [report(workload=found.workload((64,)))] * others
+    rows = [Ranked(found, r.workload, 2, 1e-3, 0.5) for r in (away, *timed)]
+    tune_network._summarise(rows, [away, *timed])
+    _, first, *_, whole = capsys.readouterr().out.splitlines()
+    assert first.split() == ["random.bits", "2", "6", "ms", "-", "-"]
+    if others:
+        assert whole.split("  ")[0] == "in all that were compared"
+        assert whole.split()[-5:] == ["12", "ms", "10", "ms", "1.20x"]
+    else:
+        assert whole.split() == ["in", "all", "12", "ms", "-", "-"]
+    assert document.plain(tune_network._gained(1.0, 1.0, measured=False)[2]) is None
 
 
 @pytest.mark.parametrize(
