@@ -11,7 +11,7 @@ import typer
 from tensorlang import lazy, targets
 from tensorlang.atomic_files import write_text
 from tensorlang.cli import console, document, options
-from tensorlang.errors import ArgumentError, TensorlangError
+from tensorlang.errors import ArgumentError, TargetError, TensorlangError
 from tensorlang.ops import pins
 
 with lazy.modules(__name__):  # these load NumPy
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def pin(
-    text: Annotated[
-        str | None,
+    given: Annotated[
+        list[str] | None,
         typer.Argument(
             metavar="[OP:KNOB=VALUE,...]", help="Without one, the pins are listed."
         ),
@@ -38,20 +38,22 @@ def pin(
 
     algorithm=NAME fixes the algorithm. Other knobs have their defaults, and records are
     passed over. The pins are lines of a file, below those of tensorlang.ops.pin and of
-    TENSORLANG_PIN. A knob or algorithm that the operator never has is refused.
+    TENSORLANG_PIN. A knob, value or algorithm that the operator has on no machine, for
+    its usual shapes, is refused.
 
     Examples:
         tlang records pin
         tlang records pin random.bits:lanes=16
         tlang records pin dense:algorithm=direct,rows=8
     """
-    if text is None:
+    if not given:
         rows = list(pins.texts())
         if rows or document.wanted():
             console.table(("pin", "in"), rows, name="pins")
         else:
             console.say("no pins; tlang records pin random.bits:lanes=16 makes one")
         return
+    text = " ".join(given)
     parts = list(pins.parsed(text, "the pin"))
     names = {name for name, _, _ in parts}
     if len(names) != 1:
@@ -71,8 +73,8 @@ def _check(name: str, given: Mapping[str, Value]) -> None:
 
     Raises:
         ArgumentError: none has such an algorithm; or none of their schedules for the
-            usual workloads, on this CPU and on GPUs, has such a knob, or one with a
-            value of such a type.
+            usual workloads, on this CPU and on GPUs, has such a knob, or one with such
+            a value.
     """
     members = ops.select(name)
     algorithms = dict.fromkeys(a for op in members for a in op.algorithms)
@@ -89,7 +91,7 @@ def _check(name: str, given: Mapping[str, Value]) -> None:
     for domains in _domains(usual, dict(left)) if left else ():
         seen = domains | seen
         for knob in left.keys() & domains.keys():
-            if type(left[knob]) in _types(domains[knob]):
+            if left[knob] in domains[knob]:
                 del left[knob]
         if not left:
             return
@@ -100,12 +102,6 @@ def _check(name: str, given: Mapping[str, Value]) -> None:
         raise ArgumentError(f"{name}: knob {knob!r} is {seen[knob]}, not {value!r}")
 
 
-def _types(domain: Domain) -> set[type]:
-    if isinstance(domain, declared.Integer):
-        return {int}
-    return {type(option) for option in domain.options}
-
-
 def _domains(
     usual: Iterable[tuple[Operator, Workload]], given: Mapping[str, Value]
 ) -> Iterator[dict[str, Domain]]:
@@ -114,8 +110,11 @@ def _domains(
     A knob may be asked only where another one is not at its default; each value of
     each choice is tried alone.
     """
+    machines = [targets.host(), targets.to_compile("cuda")]
+    with suppress(TargetError):
+        machines.append(targets.get("opencl"))
     for op, workload in usual:
-        for target in (targets.host(), targets.to_compile("cuda")):
+        for target in machines:
             for algorithm in op.algorithms:
                 asked = _asked(op, workload, target, algorithm, {})
                 yield asked

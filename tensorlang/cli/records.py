@@ -194,6 +194,8 @@ def merge(
             found += record_files.read(path, filed=False)
         except RecordError as problem:
             broken.append(str(problem))
+    if not found:
+        _refuse(broken)
     before = _copied(held.user_folder())
     kept = _filed(
         (replace(each, unverified=True) for each in found), held.user_folder()

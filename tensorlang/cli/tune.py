@@ -187,7 +187,8 @@ def _probe_once(machine: Target, budget: float | None) -> float:
     try:
         machines.keep(probe())
     except OSError as problem:
-        console.say(f"it is not kept: {problem.filename}: {problem.strerror}")
+        place = f"{problem.filename}: " if problem.filename else ""
+        console.say(f"it is not kept: {place}{problem.strerror}")
     except TensorlangError as problem:
         console.say(f"it could not be measured: {problem}")
     return min(time.monotonic() - begun, (budget or inf) / 2)
