@@ -111,12 +111,19 @@ def _from_cache(data: Mapping[str, Any]) -> Table:
 def _from_t4(data: Mapping[str, Any], name: str) -> Table:
     rows = []
     for entry in data["results"]:
+        if entry["invalidity"] not in _FROM_T4:
+            raise TuningError(f"{str(entry['invalidity'])[:80]!r} is no invalidity")
         status = _FROM_T4[entry["invalidity"]]
         held = {each["name"]: each["value"] for each in entry.get("measurements", ())}
         spent = {stage: entry["times"].get(key) for stage, _, key in _STAGES}
         time = held[_TIME] if status == OK else 0.0
         rows.append((dict(entry["configuration"]), _outcome(status, time, spent)))
-    return Table(name, "", (1,), _columns(rows, {}), rows)
+    columns = _columns(rows, {})
+    for settings, _ in rows:
+        if settings.keys() != columns.keys():
+            lacking = ", ".join(columns.keys() - settings.keys())
+            raise TuningError(f"configuration {settings} lacks {lacking}")
+    return Table(name, "", (1,), columns, rows)
 
 
 def _columns(

@@ -152,8 +152,6 @@ def read(path: Path) -> Landscape:
         if _FORMAT in first:
             return _from_lines(text)
         return _landscape(kernel_tuner_files.read(text, path.name.partition(".")[0]))
-    except TuningError:
-        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise _unreadable(path, problem) from None
     except (RecursionError, OverflowError, TensorlangError) as problem:
@@ -161,9 +159,15 @@ def read(path: Path) -> Landscape:
 
 
 def _unreadable(path: Path, problem: Exception) -> TuningError:
-    said = f"{type(problem).__name__}: {problem}"
+    said = str(problem)
     if isinstance(problem, OSError):
         said = str(problem.strerror)
+    elif isinstance(problem, KeyError):
+        said = f"it lacks {problem}"
+    elif isinstance(problem, RecursionError):
+        said = "it is nested too deeply"
+    elif isinstance(problem, (TypeError, AttributeError)):
+        said = "a part of it is of another kind than in such files"
     return TuningError(
         f"{path} holds no search that can be read: {said}; it reads what tlang replay "
         "--to wrote, and Kernel Tuner's cache files and T4 results"

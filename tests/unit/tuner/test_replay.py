@@ -149,6 +149,15 @@ def _line(seconds: str, knob: str) -> str:
     return f'{head}, "workload": null}}\n["a", {{"k": {knob}}}, {outcome}, {{}}, {{}}]'
 
 
+def _t4(*configurations: object) -> str:
+    """T4 results of configurations that were timed."""
+    timed = {"times": {}, "measurements": [{"name": "time", "value": 1.0}]}
+    timed |= {"invalidity": "correct"}
+    return json.dumps(
+        {"results": [{"configuration": each, **timed} for each in configurations]}
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -156,7 +165,15 @@ def _line(seconds: str, knob: str) -> str:
         (_line("NaN", "1"), "nan is no number of seconds"),
         (_line("1" + "0" * 400, "1"), "int too large"),
         (_line("1e-3", "[1]"), "a knob has no list or object as its value"),
-        ("[" * 200_000, "RecursionError"),
+        ("[" * 200_000, "it is nested too deeply"),
+        ("[1, 2]", "a part of it is of another kind"),
+        ('{"results": [{}]}', "it lacks 'invalidity'"),
+        ('{"results": [{"invalidity": "odd"}]}', "'odd' is no invalidity"),
+        ('{"results": 3}', "a part of it is of another kind"),
+        ('{"results": [3]}', "a part of it is of another kind"),
+        (_t4({"a": 1}, {}), r"configuration \{\} lacks a"),
+        (_t4({"a": [1]}), "a part of it is of another kind"),
+        (_t4(3), "a part of it is of another kind"),
     ],
 )
 def test_values_of_other_kinds_are_refused(
