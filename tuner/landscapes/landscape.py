@@ -111,10 +111,11 @@ def _landscape(table: Table) -> Landscape:
 
 
 def write(landscape: Landscape, path: Path) -> None:
-    """Write a file in the format of its name.
+    """Write a file in the format of its name; one of the same search is replaced.
 
     Raises:
-        TuningError: the name has none, or there is no such folder.
+        TuningError: the name has none, there is no such folder, or there is a file
+            that is not known to be of the same search, as those of other tools.
     """
     if not path.parent.is_dir():
         raise TuningError(f"{path}: there is no folder {path.parent}; make it first")
@@ -129,7 +130,22 @@ def write(landscape: Landscape, path: Path) -> None:
             f"{path}: name it .jsonl for rows, .json for a cache file of Kernel Tuner, "
             "or .t4.json for T4 results"
         )
+    if path.exists() and not _is_same(path, landscape):
+        raise TuningError(
+            f"{path} is there, and does not tell that it holds the same search: remove "
+            "it first, or give another name"
+        )
     write_text(path, text)
+
+
+def _is_same(path: Path, landscape: Landscape) -> bool:
+    """Whether a file holds a search of the same workload and machine."""
+    try:
+        held = read(path)
+    except TuningError:
+        return False
+    asked = landscape.name, landscape.device, landscape.workload
+    return (held.name, held.device, held.workload) == asked
 
 
 def _lines(landscape: Landscape) -> str:

@@ -103,6 +103,20 @@ def test_t4_tells_all_failures_apart(status: str) -> None:
     assert not cache.rows[0][1].ok
 
 
+def test_only_a_file_of_the_same_search_is_replaced(tmp_path: Path) -> None:
+    path, cache = tmp_path / "search.jsonl", tmp_path / "search.t4.json"
+    landscape.write(searched(), path)
+    landscape.write(searched(), path)
+    landscape.write(searched(), cache)
+    for other, to in ((landscape.read(cache), path), (searched(), cache)):
+        with pytest.raises(TuningError, match="is there, and does not tell that"):
+            landscape.write(other, to)
+    assert landscape.read(path) == searched()
+    path.write_text("notes")
+    with pytest.raises(TuningError, match="is there, and does not tell that"):
+        landscape.write(searched(), path)
+
+
 def test_a_cache_that_was_left_open_is_read(tmp_path: Path) -> None:
     path = tmp_path / "open.json"
     landscape.write(searched(), path)
