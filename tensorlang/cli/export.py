@@ -78,6 +78,8 @@ def export(
         tlang export dense --target cuda:sm_80 --target cuda:sm_90a -o dense
         tlang export --model network.onnx --batch 32 -o network
     """
+    if output.exists() and not output.is_dir():
+        raise ArgumentError(f"-o {output} is a file: name a folder")
     gpus = [options.to_compile(each) for each in target or ()]
     if gpus and (model or cpu or triple or threads):
         raise ArgumentError(

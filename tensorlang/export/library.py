@@ -73,7 +73,12 @@ def library_name(text: str) -> str:
     Raises:
         ArgumentError: it is no identifier of C.
     """
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", text) or text in _words():
+    if text in _words():
+        raise ArgumentError(
+            f"{text!r} begins the names of files and C functions, and is a reserved "
+            "word or a name that the library uses: give another"
+        )
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", text):
         raise ArgumentError(
             f"{text!r} begins the names of files and C functions: give up to 64 "
             "letters, digits and underscores, a letter first"

@@ -118,7 +118,9 @@ def machines(
         )
     count = threads or targets.host().threads
     if not 1 <= count <= MAX_THREADS:
-        raise TargetError(f"{threads} threads: give from 1 to {MAX_THREADS}")
+        raise TargetError(
+            f"{threads} threads: give from 1 to {MAX_THREADS}, or 0 for this machine's"
+        )
     ordered = sorted(names, key=[*_LEVELS, *names].index)
     return tuple(_machine(name, triple, arch, count) for name in ordered)
 

@@ -33,13 +33,21 @@ def test_an_operator_becomes_a_folder(tlang, tmp_path):
         (["dropout"], "fixed rate"),
         (["exp", "--cpu", "pdp11"], "no export for pdp11"),
         (["exp", "--name", "a b"], "begins the names of files"),
-        (["exp", "--threads", "-3"], "give from 1 to 1024"),
+        (["exp", "--name", "int"], "is a reserved word"),
+        (["exp", "--threads", "-3"], "give from 1 to 1024, or 0 for this machine's"),
     ],
 )
 def test_mistakes_are_sentences(tlang, tmp_path, given, said):
     done = tlang("export", *given, "-o", tmp_path)
     assert done.exit_code == 2
     assert said in " ".join(done.output.split())
+
+
+def test_a_file_is_no_folder_to_export_to(tlang, tmp_path):
+    (tmp_path / "file").touch()
+    done = tlang("export", "exp", "-o", tmp_path / "file")
+    assert done.exit_code == 2
+    assert "file is a file: name a folder" in " ".join(done.stderr.split())
 
 
 def test_a_network_becomes_a_folder(tlang, tmp_path):
