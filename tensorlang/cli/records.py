@@ -102,6 +102,9 @@ def explain(
     measure: Annotated[
         bool, typer.Option("--measure", help="Time what each knob gives it.")
     ] = False,
+    declined: Annotated[
+        bool, typer.Option("--declined", help="List steps that its schedule declined.")
+    ] = False,
 ) -> None:
     """Show which configuration a call would run, and why.
 
@@ -153,11 +156,19 @@ def explain(
         console.table(head, rows, name="records")
     else:
         console.say("no record is close enough to apply")
-    if declined := chosen.schedule.declined:
+    if declined:
+        _tell_declined(chosen)
+
+
+def _tell_declined(chosen: configuration.Chosen) -> None:
+    """Print what a schedule attempted, and why it was declined."""
+    counts = Counter((each.way, each.reason) for each in chosen.schedule.declined)
+    steps = [(*step, times) for step, times in counts.items()]
+    if steps:
         console.say("attempted by its schedule, and declined:")
-        counts = Counter((each.way, each.reason) for each in declined)
-        steps = [(*step, times) for step, times in counts.items()]
         console.table(("step", "because", "times"), steps, name="declined")
+    else:
+        console.say("its schedule declined nothing")
 
 
 def _measured(record: Record, workload: Workload) -> str:

@@ -83,13 +83,16 @@ def test_what_a_schedule_declined_twice_is_listed_once(tlang):
         )
 
     shape = ("--shape", "40x16,16x24,16x24")
-    lines = tlang("records", "explain", twice.id, *shape).stdout.splitlines()
+    said = tlang("records", "explain", twice.id, *shape, "--declined").stdout
+    lines = said.splitlines()
     (step,) = [line for line in lines if "contraction.register_tiles.in_blocks" in line]
     assert step.split()[-1] == "2"
 
 
 def test_what_a_schedule_declined_is_said_with_the_reason(tlang):
-    said = tlang("records", "explain", "softmax", "--shape", "64x1000").stdout
+    asked = ("records", "explain", "softmax", "--shape", "64x1000")
+    assert "declined" not in tlang(*asked).stdout
+    said = tlang(*asked, "--declined").stdout
     assert "attempted by its schedule, and declined:" in said
     assert 's.store_in("top", "y")' in said
     assert "no result 'y' of the shape and type of 'top'" in said
