@@ -25,6 +25,7 @@ from tensorlang.tuner.workers.protocol import (
 
 _TIME: Final = "time"
 _SCHEMA: Final = "1.0.0"
+_OWN: Final = "tensorlang"  # among T4's metadata
 # status, the error in a cache, `invalidity` in T4; the first of equal ones is read
 _STATUSES: Final = (
     (OK, "", "correct"),
@@ -59,6 +60,7 @@ class Table:
     columns: Mapping[str, tuple[Value, ...]]  # values of each parameter
     # parameters of each configuration, and its outcome
     rows: Sequence[tuple[Settings, Outcome]]
+    algorithm: str = ""  # of all of them; empty if it is unknown, or a parameter
 
 
 def read(text: str, name: str) -> Table:
@@ -66,7 +68,7 @@ def read(text: str, name: str) -> Table:
 
     Args:
         text: The contents.
-        name: The kernel, which T4 does not tell.
+        name: The kernel, which T4 of other tools does not tell.
 
     Raises:
         TuningError, ValueError, KeyError, TypeError, AttributeError: neither of them.
@@ -123,7 +125,9 @@ def _from_t4(data: Mapping[str, Any], name: str) -> Table:
         if settings.keys() != columns.keys():
             lacking = ", ".join(columns.keys() - settings.keys())
             raise TuningError(f"configuration {settings} lacks {lacking}")
-    return Table(name, "", (1,), columns, rows)
+    own = dict(dict(data.get("metadata") or {}).get(_OWN) or {})
+    told = [str(own.get(key, "")) for key in ("name", "device", "algorithm")]
+    return Table(told[0] or name, told[1], (1,), columns, rows, told[2])
 
 
 def _columns(
@@ -190,6 +194,13 @@ def to_t4(table: Table) -> str:
     whole = {
         "results": results,
         "schema_version": _SCHEMA,
-        "metadata": {"timeunit": "milliseconds"},
+        "metadata": {
+            "timeunit": "milliseconds",
+            _OWN: {
+                "name": table.name,
+                "device": table.device,
+                "algorithm": table.algorithm,
+            },
+        },
     }
     return json.dumps(whole, indent=1) + "\n"

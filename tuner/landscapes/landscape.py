@@ -70,7 +70,8 @@ class Landscape:
         A knob that a configuration does not have is None; where there are several
         algorithms, the algorithm is a column.
         """
-        several = len({row.candidate.algorithm for row in self.rows}) > 1
+        algorithms = {row.candidate.algorithm for row in self.rows}
+        several = len(algorithms) > 1
         settings: list[dict[str, Value]] = []
         for row in self.rows:
             algorithm = {_ALGORITHM: row.candidate.algorithm} if several else {}
@@ -87,6 +88,7 @@ class Landscape:
             size,
             columns,
             list(zip(full, outcomes, strict=True)),
+            "" if several else min(algorithms),
         )
 
 
@@ -100,13 +102,14 @@ def _sorted(values: Iterable[Value]) -> tuple[Value, ...]:
 def _landscape(table: Table) -> Landscape:
     """The configurations of another tool's kernel, which has one algorithm."""
     rows = []
+    algorithm = table.algorithm or table.name
     domains = {name: Choice(values) for name, values in table.columns.items()}
     for settings, outcome in table.rows:
         named = {
-            parameter(table.name, knob, domains[knob]): (domains[knob], value)
+            parameter(algorithm, knob, domains[knob]): (domains[knob], value)
             for knob, value in settings.items()
         }
-        rows.append(Row.of(Candidate(table.name, settings), outcome, named))
+        rows.append(Row.of(Candidate(algorithm, settings), outcome, named))
     return Landscape.of(table.name, table.device, rows)
 
 

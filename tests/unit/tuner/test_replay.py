@@ -103,6 +103,16 @@ def test_t4_tells_all_failures_apart(status: str) -> None:
     assert not cache.rows[0][1].ok
 
 
+def test_t4_keeps_the_names_that_it_has_room_for(tmp_path: Path) -> None:
+    path = tmp_path / "search.t4.json"
+    landscape.write(searched().of_best(), path)
+    found = landscape.read(path)
+    assert (found.name, found.device) == ("test.add", "here")
+    assert found.best.candidate == searched().best.candidate
+    landscape.write(found, path)
+    assert landscape.read(path) == found
+
+
 def test_only_a_file_of_the_same_search_is_replaced(tmp_path: Path) -> None:
     path, cache = tmp_path / "search.jsonl", tmp_path / "search.t4.json"
     landscape.write(searched(), path)
