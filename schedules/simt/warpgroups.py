@@ -26,7 +26,10 @@ from typing import Final, TypeAlias
 from tensorlang.errors import ArgumentError, ScheduleError
 from tensorlang.ir.contents import writes
 from tensorlang.ir.dtypes import f32
-from tensorlang.ir.nodes import Buffer, Const, For, If
+from tensorlang.ir.integers.bounds import counted, prove
+from tensorlang.ir.integers.size_bounds import size_ranges
+from tensorlang.ir.nodes import Buffer, Const, For, If, Load, Var
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.machine.gpus import GROUP_ROWS, LINE, MAPPED, PIECE, Gpu, gpu_of
 from tensorlang.schedules.simt.fragments import (
     Lanes,
@@ -249,6 +252,8 @@ def _operands(s: Schedule, stage: Stage) -> tuple[Operand, Operand]:
         raise ScheduleError("bulk copies read parameters, and an operand is computed")
     if any(buffer.ndim not in MAPPED for buffer in buffers):
         raise ScheduleError("bulk copies read arrays of 2 to 5 dimensions")
+    for load in stage.loads:
+        _need_no_guard(s, load, stage)
     inner = (*batches_of(stage), *(tile_axes(stage) or ()))[1:]
     if sum(extent_of(loop) is None for loop in inner) > 1:
         raise ScheduleError(
@@ -256,6 +261,30 @@ def _operands(s: Schedule, stage: Stage) -> tuple[Operand, Operand]:
             "which ptxas finds no registers in roles"
         )
     return pair
+
+
+def _need_no_guard(s: Schedule, load: Load, stage: Stage) -> None:
+    """Refuse an operand whose tiles would be copied under a condition.
+
+    Bulk copies fill with zeros what is outside of an array, and skip nothing else. So
+    rows, columns and steps are all that the array has, and other indices inside it.
+    """
+    sizes = {axis.var: axis.extent for axis in stage.block.axes}
+    known = size_ranges(s.function)
+    ranges = known | {var: counted(size) for var, size in sizes.items()}
+    tiled = {stage.axis(loop) for loop in stage.loops} - {
+        stage.axis(loop) for loop in batches_of(stage)
+    }
+    for at, length in zip(load.indices, load.buffer.shape, strict=True):
+        if isinstance(at, Var) and at in tiled:
+            fits = simplify(sizes[at]) == simplify(length)
+        else:
+            fits = all(prove(test, ranges) for test in (at >= 0, at < length))
+        if not fits:
+            raise ScheduleError(
+                f"bulk copies of {load!r} would need a condition: {at!r} is not known "
+                f"to be all of the {length!r} indices there, or one of them"
+            )
 
 
 def _steps(tile: Tile) -> list[int | None]:

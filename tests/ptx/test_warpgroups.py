@@ -9,7 +9,7 @@ import pytest
 
 from tensorlang import build, ir, targets
 from tensorlang.errors import ArgumentError, DeviceError
-from tensorlang.ops import find, math, nn
+from tensorlang.ops import find, math, nn, operator
 from tensorlang.ops.kernels.building import default
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime.cuda import toolchain
@@ -257,6 +257,47 @@ def test_no_steps(kind):
     assert not nn.dense(x, w, target="cuda").any()
     assert (nn.dense(x, w, bias, target="cuda") == 1).all()
     assert not math.matmul(x, w.T.copy(), target="cuda").any()
+
+
+# an axis of length n of an array whose dimension is m, which calls make equal to n
+@pytest.mark.usefixtures("ptx_driver")
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [
+        ("iak,akj->ij", ((65, 2, 64), (2, 64, 72))),
+        ("iak,jak->ij", ((65, 2, 64), (72, 2, 64))),
+        ("iakc,akcj->ij", ((65, 2, 64, 8), (2, 64, 8, 72))),
+    ],
+)
+def test_copies_under_a_condition_are_left_to_threads(subscripts, shapes):
+    rng = np.random.default_rng(4)
+    taken = [rng.standard_normal(shape).astype("f2") for shape in shapes]
+    y = math.einsum(subscripts, *taken, target="cuda")
+    wanted = np.einsum(subscripts, *(array.astype("f8") for array in taken))
+    assert error(y.astype("f8"), wanted) < NEAR["f16"]
+
+
+def plane(a, w):
+    """Rows in reverse order of products, and one matrix of several for all."""
+    count, rows, steps = a.shape
+    k = ir.frontend.reduce_axis(steps, "k")
+
+    def products(b, i, j):
+        left = a[count - 1 - b, i, k]
+        return ir.sum(left.cast("f32") * w[1, k, j].cast("f32"), k)
+
+    return ir.compute((count, rows, w.shape[2]), products, "y")
+
+
+@pytest.mark.usefixtures("ptx_driver")
+def test_a_plane_of_an_array_of_unknown_length():
+    op = operator("tests.plane")(plane)
+    workload = op.workload((2, 64, 64), (2, 64, 64), dtypes="f16")
+    target = targets.get("cuda")
+    kernel = build(default(op, workload, target, {})[0], target)
+    (a, w, y), _ = arguments(op, workload)
+    kernel.launch(a, w, y)
+    assert error(y, a[::-1].astype("f8") @ w[1].astype("f8")) < NEAR["f16"]
 
 
 # products, rows, columns, steps: the arguments are tensor maps only
