@@ -45,7 +45,7 @@ MISTAKES = {
     "no registers are taken": (r"asm.*setmaxnreg\.inc.*", "", "no other one took"),
     "no fence of products": (r'"wgmma\.fence.*', "", "wgmma.fence"),
     "a phase of the consumers across tiles": (
-        r"(object_wait\(full .*), \(at_\d+ / 4\)",
+        r"(object_wait\(full .*), \(at(?:_\d+)? / 4\)",
         r"\1, (k_3 / 4)",
         "that do not come",
     ),
