@@ -183,7 +183,7 @@ def test_sums_are_registers_and_instructions_have_their_names():
     scopes = {b.name: b.scope for b in allocations(func)}
     assert scopes["products_shared"] == "register"
     source = render(func, GPU)
-    assert "f32 products_shared[8];" in source
+    assert "f32 products_register[8];" in source
     assert "= ldmatrix_x4_bf16(x_global_shared + " in source
     assert "= mma_m16n8k16_bf16(wa, wb0, *(const f32x4 *)" in source
     assert "copy_async_16(w_shared + " in source
