@@ -116,8 +116,8 @@ def _measured(given: argparse.Namespace) -> dict[str, Any]:
     if given.table in _DRAWN:
         made["seed"] = given.seed
     if given.table == "operators":
+        from benchmarks.ceilings import ceilings
         from benchmarks.measure import plain
-        from tensorlang.tuner.limits.ceilings import ceilings
 
         made["limits"] = plain(ceilings(given.threads))
     return made

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.ceilings import CHAINS, LANES, Loops
 from benchmarks.work import Limit
 from tensorlang import build, ir, targets
 from tensorlang.ir import Const, Function, compute, function, placeholder, size, u32
 from tensorlang.schedules.library import schedules_for
 from tensorlang.schedules.streaming import Stream, stream
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.tuner.limits.ceilings import CHAINS, LANES, Loops
 
 _STREAM: Final = Stream(lanes=64, chunk=64, nontemporal=True)
 _STEPS: Final = 4_000_000  # register loop iterations: 12 ms hide the start of threads

@@ -13,8 +13,8 @@ from benchmarks import (
     random_works,
     training_works,
 )
+from benchmarks.ceilings import Ceilings, ceilings
 from benchmarks.work import Work
-from tensorlang.tuner.limits.ceilings import Ceilings, ceilings
 from tensorlang.tuner.measurement.rounds import Ratio, Timing, interleaved, paired_ratio
 
 _REST: Final = (
