@@ -17,38 +17,40 @@ Other forms are left to `tensor_cores`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
-from math import prod
-from typing import Final, TypeAlias
+from typing import Final
 
 from tensorlang.errors import ArgumentError, ScheduleError
 from tensorlang.ir.contents import writes
-from tensorlang.ir.dtypes import f32
 from tensorlang.ir.integers.bounds import counted, prove
 from tensorlang.ir.integers.size_bounds import size_ranges
-from tensorlang.ir.nodes import Buffer, Const, For, If, Load, Var
+from tensorlang.ir.nodes import Buffer, Const, Load, Var
 from tensorlang.ir.simplification.simplify import simplify
-from tensorlang.machine.gpus import GROUP_ROWS, LINE, MAPPED, PIECE, Gpu, gpu_of
-from tensorlang.schedules.simt.fragments import (
-    Lanes,
-    fragment_layout,
-    paneled,
-    swizzled,
-)
+from tensorlang.machine.gpus import GROUP_ROWS, MAPPED, PIECE
+from tensorlang.schedules.simt.fragments import fragment_layout, paneled, swizzled
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
 from tensorlang.schedules.simt.split_steps import PARTS, combine_parts
 from tensorlang.schedules.simt.tensor_cores import (
     FORMS,
     Operand,
-    ends_long,
     epilogues,
     operands,
     padded_operands,
     readers,
     staged,
     temporary,
+)
+from tensorlang.schedules.simt.warpgroup_tiles import (
+    BYTES,
+    COLUMNS,
+    GROUPS_OF_BLOCK,
+    ROWS,
+    Tile,
+    batches_of,
+    cases_of,
+    count_of,
+    fastest,
+    processors_of,
+    sizes_of,
 )
 from tensorlang.schedules.stages import (
     CONTRACTION,
@@ -57,47 +59,16 @@ from tensorlang.schedules.stages import (
     kind_of,
     stages,
     tile_axes,
-    trips,
 )
 from tensorlang.schedules.tiling import fused, written
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.analysis.tree import block_of, find_block, find_buffer
 
-# products of matrices, their rows and columns; None if unknown
-Sizes: TypeAlias = tuple[int | None, int | None, int | None]
-_GROUPS: Final = (1, 2)
-_COLUMNS: Final = (64, 128, 256)
-_BYTES: Final = 2  # of an element
-_DEPTH: Final = LINE // _BYTES  # steps of k in a swizzled row
-_CHUNK: Final = PIECE // _BYTES  # elements
+_CHUNK: Final = PIECE // BYTES  # elements
 _STAGES: Final = (2, 3, 4, 5, 6)
 _USUAL_STAGES: Final = 4
 _FLIGHTS: Final = (0, 1)
-_ROWS: Final = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
-_USUAL_STEPS: Final = 8192  # if unknown, as the rows of a batch
-_LAUNCH: Final = 3600  # clocks
 _OBJECTS: Final = 2048  # bytes of shared memory for barrier objects, and to align
-_PROCESSORS: Final = 132  # of an H100 or H200, if only compiled for
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Knob values: the tile of a block, and the parts that steps are split into."""
-
-    groups: int
-    columns: int
-    parts: int = 1
-    depth: int = _DEPTH
-
-    @property
-    def rows(self) -> int:
-        """Rows of a block."""
-        return GROUP_ROWS * self.groups
-
-    @property
-    def lanes(self) -> Lanes:
-        """The distribution of the sums over lanes: each warp has 16 rows."""
-        return Lanes((self.rows, self.columns), (4 * self.groups, 1))
 
 
 def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
@@ -136,10 +107,10 @@ def few_rows(s: Schedule, knobs: Knobs) -> None:
         _operands(s, stage)
     except ScheduleError:
         return
-    _, rows, columns = _sizes(stage)
+    _, rows, columns = sizes_of(stage)
     if rows is not None or (columns or 0) < GROUP_ROWS:
         return
-    at = knobs.choice("few_rows", (0, *_ROWS), default=_cases(s, stage)[0])
+    at = knobs.choice("few_rows", (0, *ROWS), default=cases_of(s, stage)[0])
     if at:
         row, _ = tile_axes(stage) or (None, None)
         assert row is not None
@@ -148,40 +119,6 @@ def few_rows(s: Schedule, knobs: Knobs) -> None:
 
 def _has_wgmma(s: Schedule) -> bool:
     return s.target is not None and "wgmma" in s.target.features
-
-
-def _cases(s: Schedule, stage: Stage) -> tuple[int, Tile]:
-    """From how many rows on the largest tile is best, and the tile of fewer.
-
-    These are the best for numbers of rows that are powers of two, each as important in
-    its time relative to that of its fastest tile. 0 if other sizes are unknown.
-    """
-    batch, _, columns = _sizes(stage)
-    gpu = None if s.target is None else gpu_of(s.target)
-    most, *tiles = _tiles_of(s, stage, (batch, None, columns))
-    if columns is None or batch is None or gpu is None:
-        return 0, most
-    steps = extent_of(stage.driven("reduction")[0]) or _USUAL_STEPS
-
-    def slowed(at: int, tile: Tile) -> float:
-        times = 0.0
-        for count in _ROWS:
-            sizes = batch, count, columns
-            clocks = partial(_clocks, gpu, sizes, steps)
-            used = tile if count < at else most
-            times += clocks(used) / min(map(clocks, (most, *tiles)))
-        return times
-
-    every = ((at, tile) for at in _ROWS for tile in tiles)
-    at, tile = min(every, key=lambda case: slowed(*case), default=(0, most))
-    return (at, tile) if at > _ROWS[0] else (0, most)
-
-
-def _is_few(s: Schedule, stage: Stage) -> bool:
-    """Whether a stage is in the case of few rows."""
-    path = find_block(s.function, stage.name)
-    pairs = pairwise(path)
-    return any(isinstance(node, If) and node.orelse is below for node, below in pairs)
 
 
 def _in_roles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
@@ -292,12 +229,6 @@ def _steps(tile: Tile) -> list[int | None]:
     return [None, *([tile.parts] if tile.parts > 1 else []), tile.depth]
 
 
-def batches_of(stage: Stage) -> tuple[For, ...]:
-    """The loops around products of matrices."""
-    own = tile_axes(stage) or ()
-    return tuple(loop for loop in stage.driven("spatial") if loop not in own)
-
-
 def as_matrix(s: Schedule, buffer: str) -> None:
     """Give a temporary of one tile, with one index along other dimensions, two."""
     ndim = find_buffer(s.function, buffer).ndim
@@ -346,89 +277,16 @@ def _blocks(s: Schedule, knobs: Knobs, stage: Stage, tile: Tile) -> int | None:
 
     By default that is so if there are more tiles, or sizes are unknown.
     """
-    count = _processors(s)
-    tiles = _tiles(_sizes(stage), tile, count) * tile.parts
+    count = processors_of(s)
+    tiles = count_of(sizes_of(stage), tile, count) * tile.parts
     again = f"_{stage.name}" if "persistent" in knobs.values else ""
     chosen = knobs.flag(f"persistent{again}", default=tiles > count)
     return count if chosen else None
 
 
-def _fastest(s: Schedule, stage: Stage, sizes: Sizes) -> Tile:
-    """The fastest tile of known sizes; else the largest, or that of few rows.
-
-    Steps of unknown rows are not divided: their number must not change what is rounded.
-    """
-    found = _tiles_of(s, stage, sizes)
-    gpu = None if s.target is None else gpu_of(s.target)
-    if None in sizes or gpu is None:
-        return _cases(s, stage)[1] if _is_few(s, stage) else found[0]
-    steps = extent_of(stage.driven("reduction")[0]) or _USUAL_STEPS
-    return min(found, key=partial(_clocks, gpu, sizes, steps))
-
-
-def _tiles_of(s: Schedule, stage: Stage, sizes: Sizes) -> list[Tile]:
-    """The tiles that sizes fill, the largest first.
-
-    Of unknown rows or columns there are as many as the largest tile has. An expensive
-    epilogue is written out for fewer columns.
-    """
-    _, rows, columns = sizes
-    most = _COLUMNS[-2] if ends_long(s, stage) else _COLUMNS[-1]
-    filled = -(-rows // GROUP_ROWS) if rows else _GROUPS[-1]
-    return [
-        Tile(groups, wide, parts)
-        for wide in reversed(_COLUMNS)
-        for groups in reversed(_GROUPS)
-        for parts in (PARTS if None not in sizes else PARTS[:1])
-        if wide <= min(most, max(columns or most, _COLUMNS[0])) and groups <= filled
-    ]
-
-
-def _clocks(gpu: Gpu, sizes: Sizes, steps: int, tile: Tile) -> float:
-    """Clocks of all tiles, a step of k: of the unit that is busiest.
-
-    These are the tensor cores, shared memory, which copies fill and each warpgroup
-    reads, and the L2 cache. Partial results pass that twice, for one more launch. How
-    results are rounded depends on the parts, and these on no device's number of
-    multiprocessors.
-    """
-    tiles = _tiles(sizes, tile, gpu.processors)
-    own = -(-tiles * tile.parts // gpu.processors) / tile.parts  # of the busiest one
-    partial_bytes = 2 * f32.bytes * tile.parts * prod(size or 1 for size in sizes)
-    combined = _LAUNCH + partial_bytes / gpu.cache if tile.parts > 1 else 0.0
-    brought = tile.rows + tile.columns
-    read = tile.groups * (GROUP_ROWS + tile.columns)
-    busiest = max(
-        own * tile.rows * tile.columns / gpu.group_products,
-        own * _BYTES * (brought + read) / LINE,
-        tiles * _BYTES * brought / gpu.cache,
-    )
-    return busiest + combined / steps
-
-
-def _processors(s: Schedule) -> int:
-    """Multiprocessors of the target."""
-    known = s.target is not None and s.target.index >= 0
-    return s.target.threads if s.target is not None and known else _PROCESSORS
-
-
-def _sizes(stage: Stage) -> Sizes:
-    """The number of products of matrices, and their rows and columns."""
-    row, column = tile_axes(stage) or (None, None)
-    assert row is not None
-    assert column is not None
-    return trips(batches_of(stage)), extent_of(row), extent_of(column)
-
-
-def _tiles(sizes: Sizes, tile: Tile, unknown: int) -> int:
-    """Tiles of all products; along unknown sizes, taken as more than `unknown`."""
-    pairs = zip(sizes, (1, tile.rows, tile.columns), strict=True)
-    return prod(-(-size // part) if size else unknown + 1 for size, part in pairs)
-
-
 def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
     """The knobs; by default as large as known sizes fill."""
-    _, rows, columns = sizes = _sizes(stage)
+    _, rows, columns = sizes = sizes_of(stage)
     fits = (rows or GROUP_ROWS) >= GROUP_ROWS and (columns or GROUP_ROWS) >= GROUP_ROWS
     again = f"_{stage.name}" if "instruction" in knobs.values else ""
     instruction = knobs.choice(
@@ -439,10 +297,10 @@ def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
     )
     if instruction != "wgmma":
         raise ScheduleError("a knob chooses products of warps")
-    found = _fastest(s, stage, sizes)
+    found = fastest(s, stage, sizes)
     return Tile(
-        knobs.choice(f"warpgroups{again}", _GROUPS, default=found.groups),
-        knobs.choice(f"group_columns{again}", _COLUMNS, default=found.columns),
+        knobs.choice(f"warpgroups{again}", GROUPS_OF_BLOCK, default=found.groups),
+        knobs.choice(f"group_columns{again}", COLUMNS, default=found.columns),
         knobs.choice(f"step_parts{again}", PARTS, default=found.parts),
     )
 
@@ -458,7 +316,7 @@ def _staging(
     """
     again = f"_{stage.name}" if "ring" in knobs.values else ""
     results = writes(block_of(find_block(s.function, write)))
-    pairs = zip(_sizes(stage)[1:], (tile.rows, tile.columns), strict=True)
+    pairs = zip(sizes_of(stage)[1:], (tile.rows, tile.columns), strict=True)
     whole = all(size is None or size >= part for size, part in pairs)
     stored = len(results) == 1 and all(_is_stored(s, result) for result in results)
     fits = whole and stored

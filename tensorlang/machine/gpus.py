@@ -21,6 +21,7 @@ GROUP_STEPS: Final = 16  # of it along k
 LINE: Final = 128  # bytes that shared memory moves in a clock, of all its banks
 PIECE: Final = 16  # bytes of a line that a swizzle permutes
 MAPPED: Final = range(2, 6)  # dimensions of arrays that bulk copies read
+LAUNCH: Final = 2e-6  # seconds to launch a kernel, about
 MOST_REGISTERS: Final = 255  # per thread
 REGISTER_FILE: Final = 1 << 16  # 32-bit registers per multiprocessor
 _REGISTERS_AT_ONCE: Final = 256  # allocation granularity per warp

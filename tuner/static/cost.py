@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Final
 from tensorlang.codegen.simt.host import data_of, host_program, launches
 from tensorlang.errors import TuningError
 from tensorlang.ir.collectives import WARP
-from tensorlang.machine.gpus import Gpu, gpu_of
+from tensorlang.machine.gpus import LAUNCH, Gpu, gpu_of
 from tensorlang.runtime import host_program as hosting
 from tensorlang.tuner.static import sass
 from tensorlang.tuner.static.accesses import SECTOR, Traffic, Unknown, traffic
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 _LATENCY: Final = 480.0  # cycles of a load from device memory
 _BARRIER: Final = 30.0
 _SCHEDULERS: Final = 4
-_LAUNCH: Final = 2e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def static_cost(
         parts = told.parts(issued[one.name])
         bound = max(parts, key=lambda name: parts[name])
         bounds[bound] = bounds.get(bound, 0.0) + parts[bound]
-        seconds += parts[bound] + _LAUNCH
+        seconds += parts[bound] + LAUNCH
         occupancy = min(occupancy, told.occupancy)
 
     hosting.run(program["program"], _names(kernel, op, workload, program), launch)
