@@ -22,6 +22,7 @@ from tensorlang.ir.nodes import For, Function, Let, Seq, Stmt
 from tensorlang.ir.visit import rename, statements, walk_statements
 
 _SHARED: Final = "_shared"
+_WORD: Final = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")
 _NUMBERED: Final = re.compile(r"(\w+?(?:_(?:div|mod|by)_\d+)*)((?:_\d+)*)")
 
 
@@ -31,10 +32,10 @@ def as_shown(function: Function) -> Function:
 
 
 def in_text(text: str, shown: dict[str, str]) -> str:
-    """A kernel's source with names as they are shown."""
+    """A kernel's source with names as they are shown; functions keep theirs."""
     if not shown:
         return text
-    return re.sub(r"\b[A-Za-z_]\w*\b", lambda word: shown.get(word[0], word[0]), text)
+    return _WORD.sub(lambda word: shown.get(word[0], word[0]), text)
 
 
 def short_names(function: Function) -> dict[str, str]:

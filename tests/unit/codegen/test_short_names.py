@@ -110,3 +110,9 @@ def test_names_have_numbers_where_two_are_visible(name):
 
 def test_words_are_replaced_as_a_whole():
     assert in_text("at_1 + at_11 + f(at_1)", {"at_1": "at"}) == "at + at_11 + f(at)"
+
+
+def test_functions_keep_their_names():
+    shown = {"copy_async_16": "copy_async"}
+    text = "copy_async_16(x + copy_async_16, 1)"
+    assert in_text(text, shown) == "copy_async_16(x + copy_async, 1)"
