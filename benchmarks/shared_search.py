@@ -215,10 +215,10 @@ def through_outage(
 
     It stops after 50 measurements, for some seconds.
     """
-    before = studies.begun(url)
+    before = studies.by_name(url)
 
     def new() -> dict[str, int]:
-        found = studies.begun(url).items()
+        found = studies.by_name(url).items()
         return {name: s.finished for name, s in found if name not in before}
 
     with ThreadPoolExecutor() as pool:

@@ -15,7 +15,7 @@ from tensorlang.targets import Target
 from tensorlang.tuner.measurement.rounds import interleaved
 from tensorlang.tuner.progress import Report
 from tensorlang.tuner.storage.databases import default_url
-from tensorlang.tuner.storage.studies import LONGEST_NAME, begun, turn
+from tensorlang.tuner.storage.studies import by_name, of_name, turn
 from tensorlang.tuner.tuning import LEAST, tune
 from tensorlang.tuner.tuning_run import Run
 from tensorlang.workload import Workload
@@ -144,12 +144,12 @@ def _in_turn(
     **_: object,
 ) -> list[Ranked]:
     """The rows in order of tuning."""
-    studies = begun(storage or default_url()) if resume else {}
+    studies = by_name(storage or default_url()) if resume else {}
     chosen = targets.get(target)
 
     def key(row: Ranked) -> tuple[int, int, float]:
         workload = replace(row.workload, threads=chosen.threads)
         name = Run(row.op, workload, chosen).study
-        return turn(studies.get(name[:LONGEST_NAME]), row.share)
+        return turn(of_name(studies, name), row.share)
 
     return sorted(rows, key=key)

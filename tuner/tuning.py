@@ -42,10 +42,10 @@ from tensorlang.tuner.storage.filing import (
 )
 from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.storage.studies import (
-    LONGEST_NAME,
     About,
     Study,
-    begun,
+    by_name,
+    of_name,
     turn,
 )
 from tensorlang.tuner.tuning_run import Run, space_note
@@ -122,7 +122,7 @@ def tune(
         runs.append(run)
     url = storage or default_url()
     if len(runs) > 1:
-        runs = _in_turn(runs, _begun(url) if resume else {})
+        runs = _in_turn(runs, _studies(url) if resume else {})
     ends = None if budget is None else begun + budget
 
     def tuned(run: Run) -> Report:
@@ -160,10 +160,10 @@ def _one_by_one(
     return reports
 
 
-def _begun(url: str) -> Mapping[str, Study]:
+def _studies(url: str) -> Mapping[str, Study]:
     """The studies so far; unknown while the storage is away."""
     try:
-        return begun(url)
+        return by_name(url)
     except RecordError:  # an error if it stays so
         return {}
 
@@ -172,7 +172,7 @@ def _in_turn(runs: Sequence[Run], studies: Mapping[str, Study]) -> list[Run]:
     """Members of a family in order."""
 
     def key(run: Run) -> tuple[int, int, float]:
-        study = studies.get(run.study[:LONGEST_NAME])
+        study = of_name(studies, run.study)
         known = study.seconds if study else None
         return turn(study, known or least(run.op, run.workload, run.target))
 

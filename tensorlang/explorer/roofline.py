@@ -32,11 +32,11 @@ class Roofline:
 
 
 def roofline(limits: Limits) -> Roofline | None:
-    """The plot of a kernel's limits; None without measured ones."""
+    """The plot of a kernel's limits; None without rates, or without floats."""
     work, tightest = limits.work, limits.tightest
     if work is None or tightest is None or not (work.floats and work.bytes):
         return None
-    if len(limits.known) < 2:
+    if len(limits.known) < 2:  # no rate of arithmetic
         return None
     peak, stream = (limit.rate for limit in limits.known)
     ridge = peak / stream

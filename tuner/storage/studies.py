@@ -176,7 +176,7 @@ def _study(
     return Study(key, name, about, finished, running, best, last, reached)
 
 
-def begun(url: str) -> dict[str, Study]:
+def by_name(url: str) -> dict[str, Study]:
     """The studies of a storage by name; none without its file.
 
     Raises:
@@ -186,6 +186,11 @@ def begun(url: str) -> dict[str, Study]:
         return {study.name: study for study in _every(url)}
     except databases.Missing:
         return {}
+
+
+def of_name(studies: Mapping[str, Study], name: str) -> Study | None:
+    """The study of a name, which may be longer than those of a storage."""
+    return studies.get(name[:LONGEST_NAME])
 
 
 def named(url: str, name: str) -> Study:

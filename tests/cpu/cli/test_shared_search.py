@@ -98,7 +98,7 @@ def test_the_slurm_script_tunes_with_a_seed_for_each_task(cluster):
     job.write_text(here(block("bash", "#SBATCH"), cluster))
     run(["sbatch", str(job)], cluster)
     assert seeds(cluster) == ["0", "7"]
-    (study,) = studies.begun(f"sqlite:///{cluster}/trials.db").values()
+    (study,) = studies.by_name(f"sqlite:///{cluster}/trials.db").values()
     assert study.finished >= 1
 
 
@@ -111,5 +111,5 @@ def test_the_kubernetes_job_tunes_with_a_seed_for_each_index(cluster):
     command = [*container["command"], *(here(a, cluster) for a in container["args"])]
     run(command, cluster, JOB_COMPLETION_INDEX="5", PGPASSWORD="secret")
     assert seeds(cluster) == ["5"]
-    (study,) = studies.begun(f"sqlite:///{cluster}/trials.db").values()
+    (study,) = studies.by_name(f"sqlite:///{cluster}/trials.db").values()
     assert study.finished >= 1

@@ -15,7 +15,7 @@ from tensorlang.tuner.limits.roofline import least
 from tensorlang.tuner.progress import Report
 from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.storage.storage import Trials
-from tensorlang.tuner.storage.studies import ENOUGH, Reached, Study, begun
+from tensorlang.tuner.storage.studies import ENOUGH, Reached, Study, by_name
 from tensorlang.tuner.tuning import tune
 from tensorlang.tuner.tuning_run import Run
 from tensorlang.tuner.workers.protocol import OK, Candidate, Outcome
@@ -35,7 +35,7 @@ class Fake:
         self.without = ENOUGH  # trials without a win, after which a run ends
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         monkeypatch.setattr(tuning, "_tuned", self.tune)
-        monkeypatch.setattr(tuning, "begun", lambda _: self.studies)
+        monkeypatch.setattr(tuning, "by_name", lambda _: self.studies)
 
     def tune(self, run: Run, *_: object) -> Report:
         if run.op.id in self.wrong:
@@ -113,7 +113,7 @@ def test_a_study_says_how_far_it_is(tmp_path: object) -> None:
         for number in range(count):
             candidate = Candidate("direct", {"at": number})
             trials.add(Row.of(candidate, Outcome(OK, seconds=1.0), {}))
-        return begun(url)["study"].done
+        return by_name(url)["study"].done
 
     assert told(ENOUGH) == 0  # no run came to its end
     trials.reach(whole=False, won=True)
@@ -169,8 +169,8 @@ def test_without_a_budget_all_members_are_tuned(fake: Fake) -> None:
 
 def test_members_are_counted_in_the_storage(tmp_path: object) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
-    assert begun(url) == {}
+    assert by_name(url) == {}
     Trials(url, "study").close()
-    assert [(name, each.finished) for name, each in begun(url).items()] == [
+    assert [(name, each.finished) for name, each in by_name(url).items()] == [
         ("study", 0)
     ]

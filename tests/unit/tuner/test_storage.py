@@ -227,7 +227,7 @@ def test_tables_of_a_tuner_that_was_killed_amid_them_are_completed(
         trials.add(row(number))
         trials.close()
     assert len(list(Trials(url, "study").finished())) == 2
-    assert studies.begun(url)["study"].finished == 2
+    assert studies.by_name(url)["study"].finished == 2
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_what_only_reads_makes_no_file(tmp_path: Path) -> None:
     said = f"{missing} cannot be used: there is no {tmp_path}/typo.db"
     with pytest.raises(RecordError, match=said), databases.opened(missing):
         pass
-    assert studies.begun(missing) == {}
+    assert studies.by_name(missing) == {}
     assert not list(tmp_path.iterdir())
 
 
