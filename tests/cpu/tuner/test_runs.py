@@ -33,7 +33,7 @@ from tensorlang.record_files import Record, read
 from tensorlang.scheduling import Knobs
 from tensorlang.tuner import Progress, Report, tune
 from tensorlang.tuner.measurement.processor_load import Load
-from tensorlang.tuner.storage.studies import Reached, Study, begun
+from tensorlang.tuner.storage.studies import Reached, Study, by_name
 from tensorlang.tuner.workers.process import WorkerProcess
 
 SHAPE = [(1 << 14,)]
@@ -217,7 +217,7 @@ def test_a_study_is_done_when_its_space_was_tried_and_compared(
     name = user_operator("slow", "wrong", "fast")
 
     def study() -> Study:
-        (found,) = begun(storage).values()
+        (found,) = by_name(storage).values()
         return found
 
     run(name, storage, budget=0.01)
