@@ -26,9 +26,12 @@ with lazy.modules(__name__):
     from tensorlang.ops.nn import attention_definitions as loops
     from tensorlang.ops.nn import attention_gradient as gradient
     from tensorlang.ops.nn import attention_online as online
+    from tensorlang.ops.nn import attention_tiles as tiles
 
 
 _USUAL: Final = (1, 12, 512, 64)
+_STEP: Final = 16  # columns of a product of fragments
+_MOST: Final = 128  # columns of results that threads hold
 
 
 def _has_columns(workload: Workload) -> bool:
@@ -46,6 +49,14 @@ def _share_keys(workload: Workload) -> bool:
     (_, heads, m, _), (_, groups, *_) = workload.shapes[:2]
     limited = workload.named.get("causal") is True or workload.named.get("window")
     return _has_columns(workload) and (m > 1 or heads > groups or bool(limited))
+
+
+def _in_tiles(workload: Workload) -> bool:
+    """Whether products of fragments serve: of f16 or bf16, and whole columns."""
+    _, (*_, depth), (*_, width) = workload.shapes[:3]
+    whole = depth % _STEP == 0 and width % _STEP == 0
+    small = 0 < depth <= 2 * _MOST and 0 < width <= _MOST
+    return set(workload.dtypes[:3]) in ({"f16"}, {"bf16"}) and whole and small
 
 
 def _in_blocks(workload: Workload) -> bool:
@@ -128,6 +139,14 @@ def attention(  # noqa: PLR0917 - options may be given by position
 def _online(**given: Any) -> ir.Tensor:
     problem = loops.Problem.of(**given).in_lanes()
     return problem.result(online.attention(problem))
+
+
+@algorithm(
+    attention, "tiles", serves=_in_tiles, feature="mma", tolerance=2.0**-8, finite=True
+)
+def _tiles(**given: Any) -> ir.Tensor:
+    problem = loops.Problem.of(**given)
+    return problem.result(tiles.attention(problem))
 
 
 _grad = attention.grad

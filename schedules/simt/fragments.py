@@ -22,6 +22,7 @@ from tensorlang.ir.collectives import WARP
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
 
+QUAD: Final = 4  # lanes that share a row
 _BANKS: Final = 8  # 16-byte parts until the banks repeat
 
 
@@ -121,6 +122,15 @@ def fragment_layout(
         f"lambda {', '.join(names)}: ({warp} * {WARP} + i % 8 * 4 + j // 2 % 4, "
         f"i // 16 % {products[0]}, j // 16 % {products[1]}, "
         "j // 8 % 2, i // 8 % 2, j % 2)"
+    )
+
+
+def row_layout(lanes: Lanes) -> str:
+    """Layout in registers of a number per row, with a copy for each of its lanes."""
+    each = lanes.sizes[0] // lanes.warps[0]
+    return (
+        f"lambda i, j: (i // {each} * {lanes.warps[1] * WARP} + i % 8 * {QUAD} + j, "
+        f"i // 16 % {lanes.products[0]}, i // 8 % 2)"
     )
 
 

@@ -146,13 +146,13 @@ def _schedule(
     s.transform_layout(sums, fragment_layout(lanes, first=ndim - 2))
     ways = [f"_{side}c" for side, o in zip("ab", staged, strict=True) if not o.steps]
     s.tensorize(own[2], form.instruction(ways, swapped=swapped, wide=tile.wide))
-    _blocks(s, [*batch, *tiles])
+    bind_blocks(s, [*batch, *tiles])
     stages = min(tile.stages, extent(s, k0) or tile.stages)
     if stages > 1:
         s.pipeline(k0, stages)
 
 
-def _blocks(s: Schedule, loops: Sequence[str]) -> None:
+def bind_blocks(s: Schedule, loops: Sequence[str]) -> None:
     """Bind loops over batches and over tiles, slowest first, to blocks.
 
     As many as possible are fused into block.x, where neighbours share what they read:

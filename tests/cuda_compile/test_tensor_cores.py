@@ -116,8 +116,20 @@ def test_convolutions_and_batches_do_too(name):
 @pytest.mark.parametrize("causal", [False, True])
 def test_tiles_of_several_unknown_sizes_are_not_of_warpgroups(causal):
     op = find("nn.attention")
-    shapes = (2, 4, 128, 64), (2, 2, 128, 64), (2, 2, 128, 64)
+    shapes = (2, 4, 128, 72), (2, 2, 128, 72), (2, 2, 128, 72)  # no whole products
     workload = op.workload(*shapes, dtypes="bf16", causal=causal)
     made = op.build(workload, "cuda:sm_90a")  # ptxas finds registers
     assert "HGMMA" not in made.asm
     assert made.resources["spill_bytes"] == 0
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90a"])
+@pytest.mark.parametrize(("size", "products"), [(64, 64), (128, 128)])
+def test_attention_keeps_scores_in_registers(target, size, products):
+    op = find("nn.attention")
+    workload = op.workload(*((2, 4, 128, size),) * 3, dtypes="bf16", causal=True)
+    made = op.build(workload, target)
+    assert made.resources["spill_bytes"] == 0
+    assert made.resources["launches"] == 1
+    # 64 keys of a warp: two products of 16 x 64 x `size`, each of 16 x 8 x 16
+    assert made.asm.count("HMMA.16816.F32.BF16") == products

@@ -7,9 +7,12 @@ of the tile from memory; in the implementation the lanes share their operands.
         mma_m16n16k16_bf16          c[i, j] += a[i, k] * b[j, k], contiguous along k
         mma_m16n16k16_bf16_at       a[k, i] instead
         mma_m16n16k16_bf16_ac       a[i, k], stored by columns: contiguous along i
+        mma_m16n16k16_bf16_ar       a[i, k] in the lanes' registers, as sums are
         mma_m16n16k16_bf16_swapped  b[j, k] * a[i, k]
         mma_m16n16k16_bf16_wide     of 32 columns j, four of each eight: with two of
                                     these, each lane has eight neighbours, 16 bytes
+        quad_sum, quad_top          c[i, l] is the sum or maximum of a[i, :], whose four
+                                    elements are of four neighbouring lanes
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ _TURNED_ROWS: Final = {
 class _Operand:
     """`a` or `b`: indexed [row, step], [step, row] (`t`), or stored by columns (`c`).
 
-    `b` may have 32 rows, of which alternate ones are multiplied (`wide`).
+    `a` may be in registers (`r`), each lane with the elements that it multiplies: those
+    of its sums, if these become an operand. `b` may have 32 rows, of which alternate
+    ones are multiplied (`wide`).
     """
 
     name: str
@@ -61,6 +66,14 @@ class _Operand:
 
     def fragment(self) -> str:
         """The text of a lane's fragment of a 16 x 16 operand of 16-bit elements."""
+        if self.how == "r":
+            own = [
+                self.at(f"lane // 4 + {p * 8}", f"lane % 4 * 2 + {q * 8 + e}")
+                for q in range(2)
+                for p in range(2)
+                for e in range(2)
+            ]
+            return f"shuffle(({', '.join(own)}), {tuple(range(len(own)))})"
         row, step = (_TURNED_ROWS if self.how else _ROWS)[self.name]
         row = _WIDE_ROW if self.wide else row
         if self.how:
@@ -89,7 +102,7 @@ _FORMS: Final = {
 }
 _WAYS: Final = tuple(
     f"{a}{b}{swapped}"
-    for a in ("", "_at", "_ac")
+    for a in ("", "_at", "_ac", "_ar")
     for b in ("", "_bt", "_bc", "_wide")
     for swapped in ("", "_swapped")
 )
@@ -97,24 +110,38 @@ _NAMES: Final = {
     f"mma_m16n16k{form.depth}_{kind}{way}": (kind, way)
     for kind, form in _FORMS.items()
     for way in _WAYS
-    if kind != "tf32" or not {"ac", "bc", "wide"} & set(way.split("_"))
+    if kind != "tf32" or not {"ac", "ar", "bc", "wide"} & set(way.split("_"))
 }
-WARP_NAMES: Final = tuple(_NAMES)
+# how four lanes reduce: the definition of the reducer, its name, and one step
+_TOP: Final = """@reducer(commutative=True)
+def top(a0: f32, b0: f32):
+    identity(f32("-inf"))
+    return select(a0 > b0, a0, b0)
+
+
+"""
+_QUADS: Final = {
+    "quad_sum": ("", "sum", "{a} + {b}"),
+    "quad_top": (_TOP, "top", "select({a} > {b}, {a}, {b})"),
+}
+WARP_NAMES: Final = (*_NAMES, *_QUADS)
 
 
 @cache
 def warp_intrinsic(name: str) -> TensorIntrinsic:
     """The warp intrinsic of this name; ScheduleError if there is none."""
-    if name not in _NAMES:
+    if name not in WARP_NAMES:
         raise ScheduleError(
             f"{name!r} is not a warp intrinsic; these: {', '.join(WARP_NAMES)}"
         )
+    if name in _QUADS:
+        return _quad(name)
     kind, way = _NAMES[name]
     form, parts = _FORMS[kind], way.split("_")
     pair = [
         _Operand(
             side,
-            next((p[1] for p in parts if p in (f"{side}t", f"{side}c")), ""),
+            next((p[1] for p in parts if p[:1] == side and len(p) == 2), ""),
             side == "b" and "wide" in parts,
         )
         for side in "ab"
@@ -128,6 +155,31 @@ def warp_intrinsic(name: str) -> TensorIntrinsic:
     sums = _sums(call, wide=b.wide)
     how = f'{head}\n    for lane in bound(32, "thread.x"):\n{loads}{sums}'
     return TensorIntrinsic(name, parse(meaning), parse(how), ("mma", "ldmatrix"))
+
+
+def _quad(name: str) -> TensorIntrinsic:
+    """Each lane has what its quad of neighbours reduces, by two exchanges."""
+    definition, reducer, step = _QUADS[name]
+    head = f"def {name}(c: Out[f32[8, 4]], a: f32[8, 4]):"
+    start = f'{head}\n    for lane in bound(32, "thread.x"):\n'
+    meaning = f"""{definition}{start}        for k in range(4):
+            with block(
+                "quad",
+                vi=spatial(8, lane // 4),
+                vl=spatial(4, lane % 4),
+                vk=reduction(4, k),
+            ):
+                reduce({reducer}, c[vi, vl], a[vi, vk])
+"""
+    at = "[lane // 4, lane % 4]"
+    how, old = f"{start}        own: f32 = a{at}\n", "own"
+    for distance in (1, 2):
+        how += f"        other{distance}: f32 = shuffle_xor({old}, {distance})\n"
+        value = step.format(a=old, b=f"other{distance}")
+        how += f"        of{2 * distance}: f32 = {value}\n"
+        old = f"of{2 * distance}"
+    how += f"        c{at} = {old}\n"
+    return TensorIntrinsic(name, parse(meaning), parse(how), ("shuffle",))
 
 
 def _meaning(head: str, factors: list[_Operand], form: _Form) -> str:

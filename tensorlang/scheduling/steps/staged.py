@@ -38,7 +38,9 @@ def parts_of(loop: ir.For) -> Parts:
     changed = writes(loop.body)
     steps = [stmt for stmt in body if not isinstance(stmt, ir.Alloc)]
     fetch = [
-        s for s in steps if writes(s) and writes(s) <= own and not reads(s) & changed
+        s
+        for s in steps
+        if reads(s) and writes(s) and writes(s) <= own and not reads(s) & changed
     ]
     filled = {buffer for stmt in fetch for buffer in writes(stmt)}
     compute = [stmt for stmt in steps if stmt not in fetch]

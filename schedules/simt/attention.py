@@ -1,0 +1,188 @@
+"""Attention on tensor cores: a block of threads for each tile of queries.
+
+    for z, g in bound(..., "block.*"):
+        query = alloc(bf16[64, 64], scope="shared")
+        result = alloc(f32[64, 64], ...)              # in registers, as fragments
+        for t in range(...):                          # copies run ahead
+            keys, values = alloc(bf16[2, 64, 64], scope="shared")
+            scores += query . keys                    # fragments, from `ldmatrix`
+            top, total, weights, result               # lanes exchange along rows
+            result += weights . values                # weights stay in registers
+
+Each warp has whole rows of scores and of results, so that maxima and sums are those of
+four neighbouring lanes. Its weights are distributed as sums of a product are, which is
+how another product takes its first operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from tensorlang.ir.contents import allocations, blocks
+from tensorlang.ir.nodes import Block, Buffer, Const, For, Load, Reduce, Seq, Store
+from tensorlang.ir.visit import nodes_of, walk_statements
+from tensorlang.schedules.simt.fragments import (
+    QUAD,
+    Lanes,
+    bind_threads,
+    fragment_layout,
+    row_layout,
+    staged_rows,
+    swizzled,
+)
+from tensorlang.schedules.simt.tensor_contractions import bind_blocks
+from tensorlang.schedules.simt.tensor_cores import FORMS, Form
+from tensorlang.schedules.tiling import extent
+from tensorlang.scheduling import Knobs, Schedule, schedule
+
+_STAGES: Final = (1, 2, 3)
+_ROWS: Final = 16  # rows of a warp
+_PRODUCT: Final = 2  # operands of a product
+
+
+@schedule("attention", algorithm="tiles", model="simt")
+def tiles(s: Schedule, knobs: Knobs) -> None:
+    """Products of fragments, and everything else on the fragments."""
+    stages = knobs.choice("stages", _STAGES, default=2)
+    form = FORMS[s.function.buffers[0].dtype.name]
+    outer, steps = _loops(s)
+    every = list(blocks(s.function))
+    copies = {_written(b): b for b in every if _is_copy(s, b)}
+    products = [b for b in every if _is_product(b)]
+    for buffer in allocations(s.function):
+        s.set_scope(buffer.name, "shared")
+        if buffer not in copies:
+            s.transform_layout(buffer.name, _layout(buffer))
+    for buffer, block in copies.items():
+        layout = swizzled(_columns(buffer), form.chunk)
+        threads = _lanes(buffer).threads
+        staged_rows(
+            s, block.name, buffer.name, layout, threads=threads, chunk=form.chunk
+        )
+    for block in every:
+        inner = [loop for loop in s.loops(block.name) if loop not in (*outer, steps)]
+        if block in products:
+            _multiplied(s, block, inner, _ways(block, copies), form)
+        elif block not in copies.values():
+            _distributed(s, block, inner)
+    bind_blocks(s, outer)
+    if stages > 1:
+        s.pipeline(steps, stages)
+
+
+def _loops(s: Schedule) -> tuple[list[str], str]:
+    """The loops over tiles of queries, and the one over tiles of keys."""
+    outer, body = [], s.function.body
+    while isinstance(body, For):
+        outer.append(body.var.name)
+        body = body.body
+    assert isinstance(body, Seq)
+    inner = (loop for loop in body.stmts if isinstance(loop, For))
+    steps = next(loop for loop in inner if isinstance(loop.body, Seq))
+    return outer, steps.var.name
+
+
+def _update(block: Block) -> Store | Reduce:
+    """The last store or reduction of a block."""
+    below = walk_statements(block.body)
+    return [stmt for stmt in below if isinstance(stmt, Store | Reduce)][-1]
+
+
+def _written(block: Block) -> Buffer:
+    """What a block writes last."""
+    update = _update(block)
+    return update.buffers[0] if isinstance(update, Reduce) else update.buffer
+
+
+def _is_copy(s: Schedule, block: Block) -> bool:
+    """Whether a block copies a parameter."""
+    update = _update(block)
+    value = update.value if isinstance(update, Store) else None
+    given = s.function.buffers
+    return (
+        isinstance(value, Load)
+        and value.buffer in given
+        and _written(block) not in given
+    )
+
+
+def _is_product(block: Block) -> bool:
+    """Whether a block adds products of two operands."""
+    update = _update(block)
+    if not isinstance(update, Reduce):
+        return False
+    return len(set(nodes_of(update.values[0], Load))) == _PRODUCT
+
+
+def _columns(buffer: Buffer) -> int:
+    """The length of a buffer's rows."""
+    last = buffer.shape[-1]
+    assert isinstance(last, Const)
+    return int(last.value)
+
+
+def _lanes(buffer: Buffer) -> Lanes:
+    """Whole rows for each warp."""
+    rows = buffer.shape[-2]
+    assert isinstance(rows, Const)
+    return Lanes((int(rows.value), _columns(buffer)), (int(rows.value) // _ROWS, 1))
+
+
+def _layout(buffer: Buffer) -> str:
+    """The layout of fragments, or of what belongs to their rows."""
+    lanes = _lanes(buffer)
+    return row_layout(lanes) if _columns(buffer) == QUAD else fragment_layout(lanes)
+
+
+def _ways(block: Block, copies: Collection[Buffer]) -> list[str]:
+    """How a product takes operands: those that are no copies are in registers."""
+    first, second = nodes_of(_update(block).values[0], Load)  # type: ignore[union-attr]
+    turned = second.indices[0] == block.axes[-1].var
+    return ["" if first.buffer in copies else "_ar", "_bt" if turned else ""]
+
+
+def _multiplied(
+    s: Schedule, block: Block, inner: Sequence[str], ways: Sequence[str], form: Form
+) -> None:
+    """A product of fragments."""
+    lanes = _lanes(_written(block))
+    row, column, step = inner
+    if block.init is None:
+        lanes.share(s, s.decompose_reduction(block.name, row))
+    i, j = s.split(row, lanes.split(0)), s.split(column, lanes.split(1))
+    k, *ks = s.split(step, [None, form.step])
+    threads, own = lanes.order(i, j)
+    s.reorder(*threads, k, *own, *ks)
+    bind_threads(s, threads, [k, *own[:2]])
+    s.tensorize(own[2], form.instruction(ways, swapped=False))
+
+
+def _distributed(s: Schedule, block: Block, inner: Sequence[str]) -> None:
+    """Distribute a block over the threads that have its elements."""
+    row, column, *folded = inner
+    rows, columns = extent(s, row) or 0, extent(s, column) or 0
+    lanes = Lanes((rows, columns), (rows // _ROWS, 1))
+    if columns != QUAD:
+        lanes.share(s, block.name)
+    elif len(folded) == 1:
+        _of_rows(s, lanes, inner)
+        update = _update(block)
+        assert isinstance(update, Reduce)
+        s.tensorize(folded[0], f"quad_{update.reducer.name}")
+    else:
+        if folded and block.init is None:
+            init = s.decompose_reduction(block.name, row)
+            _of_rows(s, lanes, s.loops(init)[-2:])
+        _of_rows(s, lanes, inner)
+        for loop in folded:
+            s.unroll(loop)
+
+
+def _of_rows(s: Schedule, lanes: Lanes, inner: Sequence[str]) -> None:
+    """Distribute what belongs to rows over the lanes that share them."""
+    row, lane, *folded = inner
+    i = s.split(row, lanes.split(0))
+    threads, own = [i[0], i[3], lane], [i[1], i[2]]
+    s.reorder(*threads, *own, *folded)
+    bind_threads(s, threads, own)

@@ -1,0 +1,180 @@
+"""Attention by tiles on tensor cores: right, without races or bank conflicts."""
+
+from collections import Counter
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorlang.codegen.simt.lower import lower
+from tensorlang.ir.contents import allocations
+from tensorlang.ir.interpreter import run
+from tensorlang.ir.nodes import Call, Var
+from tensorlang.ir.visit import walk
+from tensorlang.ops import find
+from tensorlang.ops.kernels.building import preferred
+from tensorlang.schedules.library import schedules_for
+from tensorlang.scheduling import Knobs
+from tensorlang.targets import get
+
+GPU = get("cuda:sm_80")
+STEP = {"bf16": 2.0**-8, "f16": 2.0**-10}
+
+
+KIND = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
+
+
+def drawn(shape, dtype, seed=0):
+    batch, heads, groups, m, n, depth, width = shape
+    rng = np.random.default_rng(seed)
+    keys = batch, groups, n
+    sizes = (batch, heads, m, depth), (*keys, depth), (*keys, width)
+    return [rng.standard_normal(size).astype(KIND[dtype]) for size in sizes]
+
+
+def prepared(arrays, dtype="bf16", knobs=(), **options):
+    """The launches of attention by tiles, and the values of sizes."""
+    op = find("nn.attention")
+    types = tuple("bool" if a.dtype == bool else dtype for a in arrays)
+    shapes = [a.shape for a in arrays]
+    workload = op.workload(*shapes, dtypes=types, **options)
+    assert preferred(op, workload, GPU) == "tiles"
+    (entry,) = schedules_for("attention", "tiles", "simt")
+    func = entry.run(op.function(workload, "tiles"), GPU, Knobs(pinned=dict(knobs)))
+    q, k, *_ = func.function.buffers
+    z, m = arrays[1].shape[0] * arrays[1].shape[1], arrays[0].shape[2]
+    sharing = arrays[0].size // (z * m * arrays[0].shape[3])
+    rows = (sharing, m) if q.ndim == 4 else (sharing * m,)
+    given = [*zip(q.shape, (z, *rows), strict=False)]
+    given += zip(k.shape, (z, arrays[1].shape[2]), strict=False)
+    sizes = {size.name: n for size, n in given if isinstance(size, Var)}
+    return lower(func.function, GPU), sizes
+
+
+def outcome(arrays, dtype="bf16", knobs=(), **options):
+    """The result of the launches, and the report of the run."""
+    func, sizes = prepared(arrays, dtype, knobs, **options)
+    q, _, v, *_ = arrays
+    y = np.full((*q.shape[:3], v.shape[-1]), np.nan, KIND[dtype])
+    report = run(func, *(a.reshape(-1) for a in (*arrays, y)), **sizes)
+    return y.astype("f8"), report
+
+
+def formula(q, k, v, mask=None, *, causal=False, window=None, scale=None):
+    """Attention in f64; zeros where all keys are hidden."""
+    q, k, v = (x.astype("f8") for x in (q, k, v))
+    several = q.shape[1] // k.shape[1]
+    k, v = (x.repeat(several, axis=1) for x in (k, v))
+    m, n = q.shape[2], k.shape[2]
+    scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None:
+        is_bool = mask.dtype == bool
+        scores += np.where(mask, 0, -np.inf) if is_bool else mask.astype("f8")
+    at, key = np.arange(m)[:, None], np.arange(n)
+    at = at + (n - m if causal == "lower_right" else 0)
+    if causal:
+        scores = np.where(key > at, -np.inf, scores)
+    if window is not None:
+        far = (key <= at - window) | (key >= at + window)
+        scores = np.where(far, -np.inf, scores)
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isinf(top), 0, top))
+    total = weights.sum(-1, keepdims=True)
+    return weights @ v / np.where(total == 0, 1, total)
+
+
+def close(y, want, dtype="bf16"):
+    step = 2 * STEP[dtype]
+    np.testing.assert_allclose(y, want, rtol=step, atol=step)
+
+
+# batch, heads, heads of keys, queries, keys, depth, width
+SHAPES = {
+    "grouped": (1, 4, 2, 70, 90, 64, 64),
+    "one tile": (2, 1, 1, 9, 17, 32, 16),
+    "wide": (1, 1, 1, 64, 130, 128, 128),
+    "few columns": (1, 2, 1, 65, 64, 16, 48),
+}
+
+
+@pytest.mark.parametrize("case", SHAPES)
+@pytest.mark.parametrize("causal", [False, True, "lower_right"])
+def test_results_without_bank_conflicts(case, causal):
+    arrays = drawn(SHAPES[case], "bf16")
+    y, report = outcome(arrays, causal=causal)
+    close(y, formula(*arrays, causal=causal))
+    assert report.barriers > 0
+    if SHAPES[case][-1] >= 64:
+        assert set(report.bank_conflicts) == {"query", "keys", "values"}
+        assert sum(report.bank_conflicts.values()) == 0
+
+
+@pytest.mark.parametrize("dtype", STEP)
+@pytest.mark.parametrize("stages", [1, 3])
+def test_types_and_stages(dtype, stages):
+    arrays = drawn((1, 1, 1, 30, 200, 32, 32), dtype)
+    y, _ = outcome(arrays, dtype, {"stages": stages})
+    close(y, formula(*arrays), dtype)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"causal": True, "window": 20},
+        {"window": 5},
+        {"causal": "lower_right", "window": 100},
+        {"scale": -0.5},
+        {"scale": 0.0},
+    ],
+)
+def test_windows_and_scales(options):
+    arrays = drawn((1, 1, 1, 70, 140, 16, 16), "bf16")
+    y, _ = outcome(arrays, **options)
+    close(y, formula(*arrays, **options))
+
+
+@pytest.mark.parametrize("shape", [(90,), (70, 1), (2, 1, 1, 90), (2, 2, 70, 90)])
+@pytest.mark.parametrize("kind", ["hides", "adds"])
+def test_masks(shape, kind):
+    arrays = drawn((2, 2, 1, 70, 90, 16, 16), "bf16")
+    rng = np.random.default_rng(1)
+    mask = rng.random(shape) < 0.5
+    if kind == "adds":
+        hidden = rng.standard_normal(shape)
+        mask = np.where(mask, -np.inf, hidden).astype(KIND["bf16"])
+    options = {"causal": len(shape) == 4, "scale": 0.7}
+    y, _ = outcome([*arrays, mask], **options)
+    close(y, formula(*arrays, mask, **options))
+
+
+def test_queries_that_see_no_keys_give_zeros():
+    arrays = drawn((1, 1, 1, 80, 10, 16, 16), "bf16")
+    y, _ = outcome(arrays, causal="lower_right")
+    assert (y[:, :, :70] == 0).all()
+    close(y, formula(*arrays, causal="lower_right"))
+
+
+def test_large_scores_do_not_overflow():
+    q, k, v = drawn((1, 1, 1, 9, 100, 16, 16), "bf16")
+    arrays = [q * KIND["bf16"](64), k * KIND["bf16"](64), v]
+    y, _ = outcome(arrays)
+    close(y, formula(*arrays))
+
+
+def test_neither_scores_nor_weights_are_in_memory():
+    arrays = drawn((1, 2, 1, 70, 90, 64, 64), "bf16")
+    func, _ = prepared(arrays)
+    scopes = {b.name: b.scope for b in allocations(func)}
+    shared = {name for name, scope in scopes.items() if scope == "shared"}
+    assert shared == {"query", "keys", "values"}
+    assert "global" not in scopes.values()
+
+
+def test_products_and_fragments_of_a_tile_of_keys():
+    """16 x 64 scores of a warp: 4 steps of 4 x 2 products, and as many results."""
+    func, _ = prepared(drawn((1, 1, 1, 64, 64, 64, 64), "bf16"))
+    written = Counter(n.name for n in walk(func) if isinstance(n, Call))
+    assert written["mma_m16n8k16_bf16"] == 4  # in unrolled loops, two for each product
+    assert written["ldmatrix_x4"] == 2  # queries and keys, none of weights
+    assert written["ldmatrix_x4_trans"] == 1
+    assert written["shuffle_xor"] == 4  # two for maxima, and two for sums
