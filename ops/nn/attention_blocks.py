@@ -54,16 +54,17 @@ class Place:
     head: tuple[ir.Expr, ...]  # indices of a head
     g: ir.Expr  # number of the block of queries
     t: ir.Expr  # number of the block of keys
+    queries: int = QUERIES  # of a block
 
     @property
     def count(self) -> ir.Expr:
         """The number of queries."""
-        return least(self.p.q.buffer.shape[-2] - self.g * QUERIES, QUERIES)
+        return least(self.p.q.buffer.shape[-2] - self.g * self.queries, self.queries)
 
     def query(self, i: ir.Expr) -> tuple[ir.Expr, ...]:
         """The index of a query; the last one of all stands for those beyond."""
         last = self.p.q.buffer.shape[-2] - 1
-        return (*self.head, least(self.g * QUERIES + i, last))
+        return (*self.head, least(self.g * self.queries + i, last))
 
     def key(self, j: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
         """The index of a key; the last one of all stands for those beyond."""
@@ -71,7 +72,7 @@ class Place:
 
     def score(self, i: ir.Expr, j: ir.Expr, value: ir.Expr) -> ir.Expr:
         """A score with its mask; minus infinity for a key that is hidden."""
-        row = (*self.head, self.g * QUERIES + i)
+        row = (*self.head, self.g * self.queries + i)
         return self.p.score(row, self.first + j, value)
 
     @property
@@ -79,7 +80,7 @@ class Place:
         """The first key that is seen."""
         if self.p.window is None:
             return ir.as_expr(0)
-        low = self.g * QUERIES + self.p.shift - (self.p.window - 1)
+        low = self.g * self.queries + self.p.shift - (self.p.window - 1)
         return ir.binary("max", low, ir.as_expr(0))
 
     @property
@@ -108,7 +109,7 @@ class Place:
         """Whether the block has scores that the mask changes."""
         if self.p.mask is not None:
             return ir.as_expr(True)
-        low = self.g * QUERIES + self.p.shift
+        low = self.g * self.queries + self.p.shift
         found = self.first + self.length - 1 > low + self._ahead
         if self.p.window is not None:
             found = found | (self.first <= self._last - self.p.window)
@@ -117,7 +118,7 @@ class Place:
     @property
     def _last(self) -> ir.Expr:
         """The position of the last query."""
-        return self.g * QUERIES + self.count - 1 + self.p.shift
+        return self.g * self.queries + self.count - 1 + self.p.shift
 
     @property
     def _ahead(self) -> int:
@@ -135,13 +136,18 @@ class Nest:
     """The loops over blocks, and blocks inside of them."""
 
     p: Problem
+    queries: int = QUERIES  # of a block
 
     @property
     def outer(self) -> tuple[Loop, ...]:
         """The loops over heads and blocks of queries."""
         z, *heads, m, _ = self.p.q.buffer.shape
         inner = [Loop("h", heads[0])] if heads else []
-        return (Loop("z", z), *inner, Loop("g", (m + (QUERIES - 1)) // QUERIES))
+        return (
+            Loop("z", z),
+            *inner,
+            Loop("g", (m + (self.queries - 1)) // self.queries),
+        )
 
     @property
     def here(self) -> Place:
@@ -154,7 +160,7 @@ class Nest:
 
     def _place(self, axes: Sequence[ir.Expr], t: ir.Expr) -> Place:
         *head, g = axes
-        return Place(self.p, tuple(head), g, t)
+        return Place(self.p, tuple(head), g, t, self.queries)
 
     def block(
         self,

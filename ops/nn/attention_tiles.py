@@ -4,7 +4,7 @@
         for t in range(...):                  # the tiles of keys that they see
             scores[i, j] = query[i] . keys[j]
             top[i, l], total[i, l]            # rescaled where the maximum grows
-            weights[i, j] = exp(scores[i, j] - top[i, l])
+            weights[i, j] = exp(scores[i, j] - top[i, l])     # as a power of 2
             result[i] = result[i] * fade[i, l] + the sum of weights[i, j] * values[j]
         y[i] = result[i] / total[i, l]
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _QUAD: Final = 4  # lanes that share a row
 _PAIR: Final = 2  # neighbouring elements of a lane
+_LOG2_E: Final = math.log2(math.e)
+_NARROW: Final = 64  # columns of results of which a thread holds those of more rows
 
 
 def attention(p: Problem) -> ir.Tensor:
@@ -48,22 +50,28 @@ class _Tiles:
     """The steps from queries to results, on tiles."""
 
     def __init__(self, p: Problem) -> None:
-        self.p, self.nest = p, Nest(p)
-        self.depth, self.width = p.q.buffer.shape[-1], p.v.buffer.shape[-1]
+        depth, width = int(p.q.shape[-1]), int(p.v.shape[-1])
+        self.p, self.depth, self.width = p, ir.as_expr(depth), ir.as_expr(width)
+        # twice the queries halve what warps load of keys and values for each product
+        self.queries = 2 * QUERIES if width <= _NARROW else QUERIES
+        self.nest = Nest(p, self.queries)
         self.held: list[ir.Tensor] = []  # temporaries of a tile of queries
         element = p.q.dtype
-        self.query = self.tile("query", QUERIES, self.depth, element)
-        self.result = self.tile("result", QUERIES, self.width)
+        self.query = self.tile("query", self.queries, self.depth, element)
+        self.result = self.tile("result", self.queries, self.width)
         self.top, self.total, self.whole = map(self.shared, ("top", "sums", "whole"))
         self.outer, self.held = self.held, []
         self.keys = self.tile("keys", KEYS, self.depth, element)
         self.values = self.tile("values", KEYS, self.width, element)
-        self.scores = self.tile("scores", QUERIES, KEYS)
-        self.weights = self.tile("weights", QUERIES, KEYS, element)
+        self.scores = self.tile("scores", self.queries, KEYS)
+        self.weights = self.tile("weights", self.queries, KEYS, element)
         self.highest, self.peak, self.base, self.fade = map(
             self.shared, ("highest", "peak", "base", "fade")
         )
-        self.rows = Loop("i", ir.as_expr(QUERIES))
+        # scores that no mask changes are scaled in the exponent: their order stays
+        self.late = p.mask is None and p.scale > 0
+        self.factor = p.scale * _LOG2_E if self.late else 1.0
+        self.rows = Loop("i", ir.as_expr(self.queries))
         self.lanes = self.rows, Loop("l", ir.as_expr(_QUAD))
         self.eights = Loop("u", ir.as_expr(KEYS // (_QUAD * _PAIR)), "reduction")
         self.pairs = Loop("e", ir.as_expr(_PAIR), "reduction")
@@ -77,7 +85,7 @@ class _Tiles:
 
     def shared(self, name: str) -> ir.Tensor:
         """A new temporary for a number per row, with a copy for each of its lanes."""
-        return self.tile(name, QUERIES, _QUAD)
+        return self.tile(name, self.queries, _QUAD)
 
     def program(self) -> ir.Tensor:
         """The result."""
@@ -141,15 +149,21 @@ class _Tiles:
         ]
 
     def _scaled(self) -> list[ir.Stmt]:
-        """Scale scores; minus infinity for keys that are hidden, or beyond the last."""
+        """Scale scores; minus infinity for keys that are hidden, or beyond the last.
+
+        Weights are powers of 2: the factor is times the logarithm of e to that base.
+        """
+        added = self.p.mask is not None
+        factor = self.p.scale if added else self.p.scale * _LOG2_E
 
         def scale(at: Place, i: ir.Expr, j: ir.Expr) -> ir.Stmt:
             del at
-            return store(self.scores, (i, j), self.scores[i, j] * self.p.scale)
+            return store(self.scores, (i, j), self.scores[i, j] * factor)
 
         def hide(at: Place, i: ir.Expr, j: ir.Expr) -> ir.Stmt:
             key = at.first + j
             value = self.p.score(at.query(i), at.key(j)[1], self.scores[i, j])
+            value = value * _LOG2_E if added else value
             seen = key < self.p.k.buffer.shape[1]
             return store(self.scores, (i, j), ir.select(seen, value, -math.inf))
 
@@ -157,10 +171,9 @@ class _Tiles:
         hidden = here.length < KEYS
         if self.p.masked:
             hidden |= here.crosses
-        return [
-            self.nest.block("scaled", each, scale, t="ordered"),
-            ir.If(hidden, self.nest.block("masks", each, hide, t="ordered")),
-        ]
+        masks = ir.If(hidden, self.nest.block("masks", each, hide, t="ordered"))
+        scaled = self.nest.block("scaled", each, scale, t="ordered")
+        return [masks] if self.late else [scaled, masks]
 
     def _weighted(self) -> list[ir.Stmt]:
         """The weights of a tile, their sums, and the sums of values."""
@@ -183,8 +196,9 @@ class _Tiles:
 
         def exponential(at: Place, i: ir.Expr, j: ir.Expr) -> ir.Stmt:
             del at
-            value = ir.exp(self.scores[i, j] - self.base[i, _lane_of(j)])
-            return store(self.scores, (i, j), value)
+            base = self.base[i, _lane_of(j)]
+            value = ir.fma(self.scores[i, j], self.factor, -base)
+            return store(self.scores, (i, j), ir.approximate_exp2(value))
 
         def total(
             at: Place, i: ir.Expr, lane: ir.Expr, u: ir.Expr, e: ir.Expr
@@ -231,11 +245,11 @@ class _Tiles:
         del at
         place = i, lane
         before, most = self.top[place], ir.Var("most", ir.f32)
+        peak = self.peak[place] * self.factor
         base = ir.select(most.equal(-math.inf), 0.0, most)
-        fade = ir.exp(before - self.base[place])
-        larger = ir.select(before > self.peak[place], before, self.peak[place])
+        fade = ir.approximate_exp2(before - self.base[place])
         return ir.seq(
-            ir.Let(most, larger),
+            ir.Let(most, ir.select(before > peak, before, peak)),
             store(self.base, place, base),
             store(self.fade, place, fade),
             store(self.total, place, self.total[place] * self.fade[place]),
@@ -257,7 +271,7 @@ class _Tiles:
 
         def finish(at: Place, i: ir.Expr, e: ir.Expr) -> ir.Stmt:
             value = self.result[i, e] * self.total[i, _lane_of(e)]
-            row = at.g * QUERIES + i
+            row = at.g * self.queries + i
             stored = ir.Store(y, (*at.head, row, e), ir.stored(value, y.dtype))
             return ir.If(row < self.p.q.buffer.shape[-2], stored)
 

@@ -17,8 +17,10 @@ how another product takes its first operand.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import prod
 from typing import Final
 
+from tensorlang.ir.collectives import WARP
 from tensorlang.ir.contents import allocations, blocks
 from tensorlang.ir.nodes import Block, Buffer, Const, For, Load, Reduce, Seq, Store
 from tensorlang.ir.visit import nodes_of, walk_statements
@@ -37,18 +39,21 @@ from tensorlang.schedules.tiling import extent
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _STAGES: Final = (1, 2, 3)
-_ROWS: Final = 16  # rows of a warp
+_WARPS: Final = 4  # of a block, each with whole rows
 _PRODUCT: Final = 2  # operands of a product
 
 
 @schedule("attention", algorithm="tiles", model="simt")
 def tiles(s: Schedule, knobs: Knobs) -> None:
     """Products of fragments, and everything else on the fragments."""
-    stages = knobs.choice("stages", _STAGES, default=2)
     form = FORMS[s.function.buffers[0].dtype.name]
     outer, steps = _loops(s)
     every = list(blocks(s.function))
     copies = {_written(b): b for b in every if _is_copy(s, b)}
+    room = s.target.shared_bytes if s.target else 0
+    default = 2 if 2 * sum(map(_bytes, copies)) <= room else 1
+    why = "two if a block has room for them"
+    stages = knobs.choice("stages", _STAGES, default=default, why=why)
     products = [b for b in every if _is_product(b)]
     for buffer in allocations(s.function):
         s.set_scope(buffer.name, "shared")
@@ -56,10 +61,8 @@ def tiles(s: Schedule, knobs: Knobs) -> None:
             s.transform_layout(buffer.name, _layout(buffer))
     for buffer, block in copies.items():
         layout = swizzled(_columns(buffer), form.chunk)
-        threads = _lanes(buffer).threads
-        staged_rows(
-            s, block.name, buffer.name, layout, threads=threads, chunk=form.chunk
-        )
+        given = {"threads": _WARPS * WARP, "chunk": form.chunk}
+        staged_rows(s, block.name, buffer.name, layout, **given)
     for block in every:
         inner = [loop for loop in s.loops(block.name) if loop not in (*outer, steps)]
         if block in products:
@@ -122,11 +125,17 @@ def _columns(buffer: Buffer) -> int:
     return int(last.value)
 
 
+def _bytes(buffer: Buffer) -> int:
+    """The bytes of a temporary of known size."""
+    sizes = (int(n.value) for n in buffer.shape if isinstance(n, Const))
+    return prod(sizes) * buffer.dtype.bits // 8
+
+
 def _lanes(buffer: Buffer) -> Lanes:
     """Whole rows for each warp."""
     rows = buffer.shape[-2]
     assert isinstance(rows, Const)
-    return Lanes((int(rows.value), _columns(buffer)), (int(rows.value) // _ROWS, 1))
+    return Lanes((int(rows.value), _columns(buffer)), (_WARPS, 1))
 
 
 def _layout(buffer: Buffer) -> str:
@@ -162,7 +171,7 @@ def _distributed(s: Schedule, block: Block, inner: Sequence[str]) -> None:
     """Distribute a block over the threads that have its elements."""
     row, column, *folded = inner
     rows, columns = extent(s, row) or 0, extent(s, column) or 0
-    lanes = Lanes((rows, columns), (rows // _ROWS, 1))
+    lanes = Lanes((rows, columns), (_WARPS, 1))
     if columns != QUAD:
         lanes.share(s, block.name)
     elif len(folded) == 1:

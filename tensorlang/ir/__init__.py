@@ -69,6 +69,7 @@ with lazy.names(__name__):  # a process that only calls kernels needs none of th
     from tensorlang.ir.gradients.adjoints import adjoint as adjoint
     from tensorlang.ir.gradients.derivatives import derivative as derivative
     from tensorlang.ir.interpreter import run as run
+    from tensorlang.ir.intrinsics import approximate_exp2 as approximate_exp2
     from tensorlang.ir.intrinsics import cos as cos
     from tensorlang.ir.intrinsics import erf as erf
     from tensorlang.ir.intrinsics import erfinv as erfinv

@@ -14,6 +14,7 @@ from typing import Final
 from tensorlang.ir.collectives import COLLECTIVES, collective
 from tensorlang.ir.cpu_natives import CPU_NATIVES
 from tensorlang.ir.gpu_effects import GPU_EFFECTS
+from tensorlang.ir.gpu_natives import GPU_NATIVES
 from tensorlang.ir.natives import NATIVES, Intrinsic, call, entry, floats
 from tensorlang.ir.nodes import Call, Expr, ExprLike, as_expr, binary, compare, select
 
@@ -38,6 +39,11 @@ def exp(x: ExprLike) -> Call:
 def exp2(x: ExprLike) -> Call:
     """2 to the power `x`."""
     return intrinsic("exp2", x)
+
+
+def approximate_exp2(x: ExprLike) -> Call:
+    """2 to the power `x`, by one instruction of a GPU (`gpu_natives`)."""
+    return intrinsic("approximate_exp2", x)
 
 
 def expm1(x: ExprLike) -> Call:
@@ -147,5 +153,6 @@ INTRINSICS: Final[Mapping[str, Intrinsic]] = {
     **CPU_NATIVES,
     **COLLECTIVES,
     **GPU_EFFECTS,
+    **GPU_NATIVES,
     **{each.name: each for each in _MATH},
 }

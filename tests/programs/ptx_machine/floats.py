@@ -1,8 +1,9 @@
 """Arithmetic of f32 and f64 (PTX ISA, 9.7.3), to the nearest even.
 
-f32 subnormals stay (no kernel asks for `.ftz`), and a NaN that an instruction makes of
-f32 is 0x7fffffff, as the ISA has it. The approximate instructions give NumPy's value,
-computed in f64: within the error that the ISA allows them, not the GPU's own bits.
+f32 subnormals stay (no kernel asks for `.ftz`, but of `ex2`), and a NaN that an
+instruction makes of f32 is 0x7fffffff, as the ISA has it. The approximate instructions
+give NumPy's value, computed in f64: within the error that the ISA allows them, not the
+GPU's own bits.
 """
 
 from __future__ import annotations
@@ -61,6 +62,22 @@ def _approximate(function: Callable[..., np.ndarray], count: int) -> Rule:
         return same(t, count, canonical(made, t))
 
     return rule
+
+
+def _exponential(words: list[str], t: Type) -> Form:
+    """`ex2.approx{.ftz}.f32`: with `.ftz`, subnormal operands and results are 0."""
+    allow(words, "approx", "ftz")
+
+    def made(x: np.ndarray) -> np.ndarray:
+        flush = _flushed if "ftz" in words else np.asarray
+        return flush(np.exp2(flush(x).astype(np.float64)).astype(t.numpy))
+
+    return same(t, 1, canonical(made, t))
+
+
+def _flushed(x: np.ndarray) -> np.ndarray:
+    tiny = np.finfo(x.dtype).tiny
+    return np.where(np.abs(x) < tiny, np.copysign(x.dtype.type(0), x), x)
 
 
 def _either(exact: Rule, approximate: Rule) -> Rule:
@@ -122,7 +139,7 @@ RULES: dict[str, Rule] = {
     "rcp": _either(_rounded(np.reciprocal, 1), _approximate(np.reciprocal, 1)),
     "sqrt": _either(_rounded(np.sqrt, 1), _approximate(np.sqrt, 1)),
     "rsqrt": _approximate(lambda x: 1 / np.sqrt(x), 1),
-    "ex2": _approximate(np.exp2, 1),
+    "ex2": _exponential,
     "lg2": _approximate(np.log2, 1),
     "sin": _approximate(np.sin, 1),
     "cos": _approximate(np.cos, 1),
