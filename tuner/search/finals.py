@@ -77,7 +77,12 @@ def rounds_within(entrants: Sequence[Entrant], left: float) -> int:
 
 
 def run(
-    worker: Worker, base: Sequence[Entrant], others: Sequence[Entrant], left: Left
+    worker: Worker,
+    base: Sequence[Entrant],
+    others: Sequence[Entrant],
+    left: Left,
+    *,
+    checked: bool = False,
 ) -> Finals:
     """Time all entrants; if that kills the worker, add one after the other.
 
@@ -87,20 +92,25 @@ def run(
             nor is the record where the default alone kills it too.
         others: Challengers, the most promising first.
         left: Remaining seconds.
+        checked: Whether a process of this run has already checked them again.
     """
     finals = Finals()
-    if others and _heat(worker, [*base, *others], left, finals) is None:
+
+    def heat(entrants: Sequence[Entrant], into: Finals = finals) -> Outcome | None:
+        return _heat(worker, entrants, left, into, checked=checked)
+
+    if others and heat([*base, *others]) is None:
         return finals
     held = list(base[:1])
     for entrant in (*base[1:], *others):
-        lost = _heat(worker, [*held, entrant], left, finals)
+        lost = heat([*held, entrant])
         if lost is None and entrant in others:
             return finals
         if lost is None:
             held.append(entrant)
         elif lost.status == LOST:
             break
-        elif entrant in base and (alone := _heat(worker, held, left, Finals())):
+        elif entrant in base and (alone := heat(held, Finals())):
             if alone.status != LOST:
                 finals.failed.append((base[0].candidate, alone))
             break
@@ -141,7 +151,7 @@ def confirm(
         samples, wins = first.samples, 0
         while wins < wins_needed(disturbed=first.disturbed):
             worker.stop()
-            again = run(worker, base, [known[key]], left)
+            again = run(worker, base, [known[key]], left, checked=wins > 0)
             first.disturbed |= again.disturbed
             if not _wins(key, again, default, incumbent):
                 break
@@ -200,7 +210,12 @@ def beside(worker: Worker, default: Entrant, best: Entrant, left: float) -> Samp
 
 
 def _heat(
-    worker: Worker, entrants: Sequence[Entrant], left: Left, finals: Finals
+    worker: Worker,
+    entrants: Sequence[Entrant],
+    left: Left,
+    finals: Finals,
+    *,
+    checked: bool,
 ) -> Outcome | None:
     """Time these together if there is time; return how the worker was lost, if so."""
     rounds = rounds_within(entrants, left())
@@ -209,7 +224,9 @@ def _heat(
     limit = 60 + 10 * seconds_for(entrants, rounds)
     candidates = [entrant.candidate for entrant in entrants]
     try:
-        samples, failed = worker.finals(candidates, rounds, limit, left())
+        samples, failed = worker.finals(
+            candidates, rounds, limit, left(), checked=checked
+        )
     except Died as death:
         status = LOST if death.outside else CRASHED
         return Outcome(status, f"{death}, in the finals")

@@ -165,6 +165,8 @@ class Worker(WorkerProcess):
         rounds: int,
         limit: float,
         left: float = inf,
+        *,
+        checked: bool = False,
     ) -> tuple[dict[str, list[float]], dict[str, str]]:
         """Time candidates interleaved.
 
@@ -172,6 +174,7 @@ class Worker(WorkerProcess):
             rounds: Samples of each.
             limit: Busy seconds after which they count as hung.
             left: Seconds until the absolute deadline.
+            checked: Whether a process that is new to them need not check them again.
 
         Returns:
             Samples in seconds by key, and why the others are no longer correct.
@@ -181,6 +184,7 @@ class Worker(WorkerProcess):
         """
         items = [_plain(candidate) for candidate in candidates]
         request = {"do": "finals", "candidates": items, "rounds": rounds}
+        request["checked"] = checked
         try:
             answer = self._ask(request, limit, left)
         except (Died, Silent):

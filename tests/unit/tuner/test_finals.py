@@ -37,7 +37,9 @@ class FakeWorker:
         self.behaviour = behaviour
         self.heats: list[list[str]] = []
 
-    def finals(self, candidates: Sequence[Candidate], rounds: int, *_: float) -> Any:
+    def finals(
+        self, candidates: Sequence[Candidate], rounds: int, *_: float, **__: bool
+    ) -> Any:
         names = [str(c.knobs["name"]) for c in candidates]
         self.heats.append(names)
         doing = {self.behaviour.get(name, "") for name in names}
@@ -185,7 +187,9 @@ class TwoProcesses(FakeWorker):
     def stop(self) -> None:
         self.times = self.times[1:] or self.times
 
-    def finals(self, candidates: Sequence[Candidate], rounds: int, *_: float) -> Any:
+    def finals(
+        self, candidates: Sequence[Candidate], rounds: int, *_: float, **__: bool
+    ) -> Any:
         chosen = {c.key: self.times[0][str(c.knobs["name"])] for c in candidates}
         self.heats.append([str(c.knobs["name"]) for c in candidates])
         return {key: [time] * rounds for key, time in chosen.items()}, {}
@@ -227,12 +231,20 @@ class Beside(TwoProcesses):
     def __init__(self, *lucky: bool) -> None:
         super().__init__({}, {})
         self.times = [{"default": 2.0, "a": 1.0 if luck else 2.5} for luck in lucky]
+        self.checked: list[bool] = []
+
+    def finals(
+        self, candidates: Sequence[Candidate], rounds: int, *_: float, **how: bool
+    ) -> Any:
+        self.checked.append(how["checked"])
+        return super().finals(candidates, rounds)
 
 
 def test_beside_other_programs_a_winner_wins_in_five_more_processes() -> None:
     worker = Beside(*[True] * 6)
     assert confirmed(worker, "a") == ("a", "")
     assert len(worker.heats) == 6
+    assert worker.checked == [False, False, *[True] * 4]  # again, but once
     for lucky in range(1, 6):
         worker = Beside(*[True] * lucky, False)
         best, doubt = confirmed(worker, "a")
@@ -251,7 +263,9 @@ class Noisy(Beside):
     def stop(self) -> None:
         self.ahead = self.ahead[1:]
 
-    def finals(self, candidates: Sequence[Candidate], rounds: int, *_: float) -> Any:
+    def finals(
+        self, candidates: Sequence[Candidate], rounds: int, *_: float, **__: bool
+    ) -> Any:
         self.heats.append([str(c.knobs["name"]) for c in candidates])
         won = round(self.ahead[0] * rounds)
         times = {"default": [1.0] * rounds, "a": [0.9] * won + [3.0] * (rounds - won)}
@@ -274,7 +288,7 @@ def test_a_default_that_is_wrong_in_another_process_is_told() -> None:
             super().stop()
             self.behaviour = {"default": "is wrong"}
 
-        def finals(self, candidates: Sequence[Candidate], *_: float) -> Any:
+        def finals(self, candidates: Sequence[Candidate], *_: float, **__: bool) -> Any:
             samples, _ = super().finals(candidates, 9)
             failed = {
                 c.key: "wrong now"
@@ -315,7 +329,9 @@ class Loaded(FakeWorker):
     def stop(self) -> None:
         self.luck = {name: self.dice.gauss(0, 0.25) for name in self.gains}
 
-    def finals(self, candidates: Sequence[Candidate], rounds: int, *_: float) -> Any:
+    def finals(
+        self, candidates: Sequence[Candidate], rounds: int, *_: float, **__: bool
+    ) -> Any:
         samples = {}
         for each in candidates:
             name = str(each.knobs["name"])

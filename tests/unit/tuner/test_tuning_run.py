@@ -158,8 +158,10 @@ class Timed(Worker):
         rounds: int,
         limit: float,
         left: float = 0.0,
+        *,
+        checked: bool = False,
     ) -> tuple[dict[str, list[float]], dict[str, str]]:
-        del limit, left
+        del limit, left, checked
         self.compared.append(self.tried)
         return {each.key: [0.5] * rounds for each in candidates}, {}
 
@@ -192,9 +194,11 @@ def test_without_time_for_finals_the_last_comparison_counts(
             rounds: int,
             limit: float,
             left: float = 0.0,
+            *,
+            checked: bool = False,
         ) -> tuple[dict[str, list[float]], dict[str, str]]:
             clock["now"] = 100.0  # after which there is no time for more
-            return super().finals(candidates, rounds, limit, left)
+            return super().finals(candidates, rounds, limit, left, checked=checked)
 
     workload = copy.workload((4096,), dtypes="f32")
     run = Run(copy, workload, targets.host(), budget=60.0, _begun=0.0)
