@@ -1,10 +1,10 @@
 """Search beside busy processes, and contradict what is recorded: `--searches 50`.
 
 Each search tunes a workload within a short budget while other processes keep the
-processors busy. The defaults of some can be beaten by known margins (`beatable`). A win that it records is measured eight more times against the default,
-interleaved, in a process of its own each. It is contradicted if seven of the eight find
-the default faster: by chance, that happens to one of 28 ties. The exit status is 1 if
-any is.
+processors busy. The defaults of some can be beaten by known margins (`beatable`). A win
+that it records is measured eight more times against the default, interleaved, in a
+process of its own each. It is contradicted if seven of the eight find the default
+faster: by chance, that happens to one of 28 ties. The exit status is 1 if any is.
 """
 
 from __future__ import annotations
