@@ -30,6 +30,7 @@ from tensorlang.tuner.correctness.special_values import (
     RANDOM,
     Constants,
     Pool,
+    few_ones,
     fills,
     large_fills,
 )
@@ -68,7 +69,8 @@ class Gate:
         finite: Whether infinities and NaNs may propagate to other results.
 
     Attributes:
-        tolerance: The permitted relative error; 0 requires equal bits.
+        tolerance: The permitted relative error at the full shape; 0 requires equal
+            bits.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Gate:
     ) -> None:
         free = reassociation(op.function(workload), op.sizes(workload))
         self._op, self._workload, self._finite = op, workload, finite
-        self.tolerance = max(tolerance, free)
+        self._declared, self.tolerance = tolerance, max(tolerance, free)
         self._references: dict[Workload, Reference] = {}
         self._held: dict[Hashable, list[Guarded]] = {}
         self._beyond: dict[Hashable, list[Case]] = {}
@@ -154,7 +156,7 @@ class Gate:
     def _reference(self, workload: Workload) -> Reference:
         if workload not in self._references:
             self._references[workload] = Reference(
-                self._op, workload, self.tolerance, finite=self._finite
+                self._op, workload, self._declared, finite=self._finite
             )
         return self._references[workload]
 
@@ -230,6 +232,8 @@ class Gate:
         every = list(
             fills(pool, reference.inputs, pointwise=reference.pointwise, exact=exact)
         )
+        if reference.hides_terms:
+            every += few_ones(reference.terms)
         if reference.may_fault:
             fine = set(reference.defined(every))
             every = [one for one in every if one[0] in fine]
@@ -263,6 +267,9 @@ class Gate:
         if all(_hidden(each) for run in case.runs[:1] for each in run.expected):
             more = reference.case([RANDOM], narrow=narrow).runs
             case = replace(case, runs=(*more, *case.runs))
+        if reference.hides_terms and not reference.may_fault:
+            more = reference.case(few_ones(reference.terms)).runs
+            case = replace(case, runs=(*case.runs, *more))
         return case
 
     def check(self, kernel: Kernel, case: Case) -> float:

@@ -7,11 +7,11 @@ most arrays use the loop nest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -37,7 +37,7 @@ from tensorlang.tuner.correctness.expected import (
     within,
 )
 from tensorlang.tuner.correctness.special_values import SEED
-from tensorlang.tuner.correctness.tolerance import of_terms
+from tensorlang.tuner.correctness.tolerance import most_terms, of_terms, reassociation
 from tensorlang.tuner.correctness.widen import widened
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ class Reference:
 
     Args:
         op: The operator, whose algorithm `direct` it is.
-        tolerance: The permitted relative error; 0 requires equal bits.
+        tolerance: The declared relative error; float reductions get at least that of
+            `tolerance.py`, and 0 requires equal bits.
         finite: Whether infinities and NaNs may propagate.
     """
 
@@ -85,13 +86,23 @@ class Reference:
         self, op: Operator, workload: Workload, tolerance: float, *, finite: bool
     ) -> None:
         self._sizes = op.sizes(workload)
-        self._tolerance, self._finite = tolerance, finite
+        self._finite = finite
         self._taken = Taken.of(op, workload)
         self.workload, self.func = workload, self._taken.func
         self.inputs = self._taken.inputs
-        self._wide = widened(self.func) if tolerance else None
+        self._tolerance, self._exact = (
+            max(tolerance, reassociation(self.func, self._sizes, exact=exact))
+            for exact in (False, True)
+        )
+        self.terms = most_terms(self.func, self._sizes)
+        self._wide = widened(self.func) if self._tolerance else None
         self._rounding = of_terms(self.func, self._sizes) / OWN_ERRORS
         self._zeros = any(map(_loses_the_sign_of_zero, walk(self.func.body)))
+
+    @property
+    def hides_terms(self) -> bool:
+        """Whether a lost one of its random terms is within the permitted error."""
+        return self._tolerance * math.sqrt(self.terms) >= 1
 
     @cached_property
     def results(self) -> list[tuple[tuple[int, ...], np.dtype]]:
@@ -104,7 +115,7 @@ class Reference:
     def bytes(self) -> int:
         """Bytes of all buffers."""
         read = [(each.shape, each.dtype) for each in self.inputs]
-        return sum(prod(s) * dtype.itemsize for s, dtype in read + self.results)
+        return sum(math.prod(s) * dtype.itemsize for s, dtype in read + self.results)
 
     @cached_property
     def work(self) -> int:
@@ -159,7 +170,10 @@ class Reference:
             with suppress(KernelError):  # a check of the definition fails
                 results = self.compiled(arrays, scalars, narrow=narrow)
                 moved = self._moved(arrays, scalars, results[0])
-                expected = self.expected(results, self._spreads(arrays), moved)
+                exact = all(map(_is_of_ones, arrays)) and self._agree(results)
+                expected = self.expected(
+                    results, self._spreads(arrays), moved, exact=exact
+                )
                 runs.append(Run(named, tuple(arrays), tuple(expected)))
         written = tuple(n for n, p in enumerate(self.func.params) if p.role != "in")
         return Case(self.workload, self._taken.scalars, written, tuple(runs))
@@ -249,8 +263,17 @@ class Reference:
         results: Sequence[list[Array] | None],
         spreads: bool,
         moved: Sequence[list[Array]] = (),
+        *,
+        exact: bool = False,
     ) -> Iterator[Expected]:
-        """The expected outputs, from the reference's results."""
+        """The expected outputs, from the reference's results.
+
+        Args:
+            results: Those in double precision, and in its own dtypes.
+            spreads: Whether an infinity or NaN may propagate to other results.
+            moved: Results for inputs that were moved by rounding errors.
+            exact: Whether sums are exact in any order.
+        """
         wide, narrow = results
         for number, (_, dtype) in enumerate(self.results):
             own = None if narrow is None else narrow[number]
@@ -259,13 +282,24 @@ class Reference:
                     wide[number],
                     own,
                     dtype,
-                    self._tolerance,
+                    self._exact if exact else self._tolerance,
                     spreads=spreads,
                     moved=[each[number] for each in moved],
                 )
             else:
                 assert own is not None
                 yield Expected(own, zeros=self._zeros)
+
+    def _agree(self, results: Results) -> bool:
+        """Whether nothing was rounded but the results in double precision."""
+        wide, narrow = results
+        if wide is None or narrow is None:
+            return False
+        with np.errstate(all="ignore"):
+            return all(
+                bool((exact.astype(own.dtype) == own).all())
+                for exact, own in zip(wide, narrow, strict=True)
+            )
 
     def defined(self, fills: Iterable[tuple[str, Fill]]) -> Iterator[str]:
         """The names of the fills for which the definition does not fault."""
@@ -299,6 +333,14 @@ class Reference:
                         f"at {list(at)} {got[at]!s} instead of {wanted.value[at]!s}"
                     )
         return steps
+
+
+def _is_of_ones(array: Array) -> bool:
+    """Whether all floats are 0, 1 or -1, whose sums are exact unless they are large."""
+    if array.dtype.kind in "iub":
+        return True
+    with np.errstate(all="ignore"):
+        return bool((array * array == np.abs(array)).all())
 
 
 def _is_pointwise(block: ir.Block) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,47 @@ def rows(x: T[64, 1024], y: Out[T[64]]):
         gate.check(ways(text, T=dtype), gate.full)
     whole = ways(text.replace("1023", "1024"), T=dtype)
     assert gate.check(whole, gate.full) <= 1
+
+
+@operator("test_gate.product")
+def product(x: Any, w: Any) -> Any:
+    k = reduce_axis(x.shape[1], "k")
+    return compute(
+        (x.shape[0], w.shape[0]), lambda i, j: sum(x[i, k] * w[j, k], k), name="y"
+    )
+
+
+@operator("test_gate.length")
+def length(x: Any) -> Any:
+    k = reduce_axis(int(x.shape[1]), "k")
+    return compute((x.shape[0],), lambda i: sum(x[i, k] * x[i, k], k), name="y")
+
+
+@pytest.mark.parametrize(
+    ("op", "rows", "dtype", "kept"),
+    [
+        (row_sum, 64, "f16", 2047),
+        (row_sum, 64, "bf16", 1024),
+        (row_sum, 2048, "bf16", 1920),  # one large run
+        (product, 40, "bf16", 1024),
+        (product, 40, "bf16", 1920),
+        (length, 64, "bf16", 1024),
+    ],
+)
+def test_lost_terms_are_wrong_where_rounding_hides_them(
+    op: Operator, rows: int, dtype: str, kept: int
+) -> None:
+    shapes = ((rows, 2048),) * (2 if op is product else 1)
+    workload = op.workload(*shapes, dtypes=dtype)
+    gate, text = Gate(op, workload, 0.0), show(op.function(workload))
+    assert "in range(2048)" in text
+    lossy = build(parse(text.replace("in range(2048)", f"in range({kept})")))
+    runs = [run for run in gate.full.runs if "zeros but for" in run.named]
+    with pytest.raises(Wrong, match=r"are wrong, given zeros but for"):
+        gate.check(lossy, replace(gate.full, runs=tuple(runs)))
+    assert gate.check(build(parse(text)), gate.full) <= 1
+    for case in gate.small:
+        assert gate.check(build(op.function(case.workload)), case) <= 1
 
 
 @operator("test_gate.total")
