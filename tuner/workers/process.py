@@ -9,6 +9,7 @@ the candidate, which is tried again.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import selectors
@@ -29,6 +30,7 @@ from tensorlang.tuner.workers import guard, protocol
 from tensorlang.tuner.workers.patience import Patience
 from tensorlang.workload import Workload
 
+_LOG: Final = logging.getLogger(__name__)
 _START_SECONDS: Final = 60.0
 _END_SECONDS: Final = 10.0  # busy seconds to end after the pipes are closed
 _STOP_SECONDS: Final = 2.0  # for a guard to end what was started
@@ -269,6 +271,8 @@ class WorkerProcess:
             if "stage" in message:
                 self._stage = str(message["stage"])
                 patience.paused = self._stage in protocol.UNCOUNTED
+            elif "waiting" in message:
+                _LOG.warning("%s", message["waiting"])
             elif "unlocked" in message:
                 self.unlocked = str(message["unlocked"])
             elif "knob" in message:

@@ -200,7 +200,9 @@ class Session:
         """Hold the device's measuring lock; tell the tuner why, if it is not held."""
         with contextlib.ExitStack() as stack:
             with self._stage(WAIT, spent):
-                held = measuring_lock.held(self._target, wait)
+                held = measuring_lock.held(
+                    self._target, wait, lambda said: self._send({"waiting": said})
+                )
                 if why := stack.enter_context(held):
                     self._send({"unlocked": why})
             yield

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -96,6 +97,28 @@ def test_who_holds_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(measuring_lock, "_LOCKS", Path("/proc/nothing"))
         with measuring_lock.held(host, 0.05) as why:
             assert why.startswith("another process held ")
+        other.kill()
+
+
+@pytest.mark.skipif(
+    not Path("/proc/locks").exists(), reason="only Linux tells who holds a lock"
+)
+def test_a_stopped_holder_is_named_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host, said = targets.host(), list[str]()
+    monkeypatch.setattr(measuring_lock, "_ASK", 0.05)
+    with holder(100.0) as other:
+        with measuring_lock.held(host, 0.2, said.append) as why:
+            assert "which is stopped" not in why
+        path = measuring_lock.path_of(host)
+        (told,) = said  # once
+        assert told.startswith(f"waiting for {path}, which process {other.pid} (")
+        other.send_signal(signal.SIGSTOP)
+        monkeypatch.setattr(measuring_lock, "_LONGEST", math.inf)
+        with measuring_lock.held(host, math.inf) as why:  # ends
+            assert why.startswith(f"process {other.pid} (")
+            assert f"), which is stopped, held {path} for more than" in why
         other.kill()
 
 
