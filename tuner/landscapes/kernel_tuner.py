@@ -25,7 +25,7 @@ from tensorlang.tuner.workers.protocol import (
 
 _TIME: Final = "time"
 _SCHEMA: Final = "1.0.0"
-_OWN: Final = "tensorlang"  # among T4's metadata
+_OWN: Final = "tensorlang"  # in a cache's head, and among T4's metadata
 # status, the error in a cache, `invalidity` in T4; the first of equal ones is read
 _STATUSES: Final = (
     (OK, "", "correct"),
@@ -105,9 +105,9 @@ def _from_cache(data: Mapping[str, Any]) -> Table:
     columns = _columns(rows, {name: data["tune_params"][name] for name in names})
     size = data.get("problem_size", 1)
     sizes = tuple(size) if isinstance(size, list) else (1,)
-    return Table(
-        str(data["kernel_name"]), str(data["device_name"]), sizes, columns, rows
-    )
+    algorithm = str(dict(data.get(_OWN) or {}).get("algorithm", ""))
+    named = str(data["kernel_name"]), str(data["device_name"])
+    return Table(*named, sizes, columns, rows, algorithm)
 
 
 def _from_t4(data: Mapping[str, Any], name: str) -> Table:
@@ -167,6 +167,7 @@ def to_cache(table: Table) -> str:
         "tune_params_keys": list(table.columns),
         "tune_params": table.columns,
         "objective": _TIME,
+        _OWN: {"algorithm": table.algorithm},
     }
     lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in entries.items())
     opened = json.dumps(head, indent=0).removesuffix("\n}")

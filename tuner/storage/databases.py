@@ -294,8 +294,14 @@ def connect(url: str, study: str, about: str = "") -> tuple[Engine, int]:
 
 def _check_kind(path: Path, shown: str) -> None:
     """Refuse a file that is no SQLite database, before a lock is made beside it."""
-    if not path.exists() or path.stat().st_size == 0:
-        why = f"{path} is empty" if path.exists() else f"there is no {path}"
+    try:
+        why = "" if path.stat().st_size else f"{path} is empty"
+    except FileNotFoundError:
+        why = f"there is no {path}"
+    except NotADirectoryError:
+        above = next(each for each in path.parents if each.exists())
+        raise OSError(f"{above} is not a folder") from None
+    if why:
         raise Missing(f"storage {shown} cannot be used: {why}")
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:

@@ -68,6 +68,17 @@ def test_ls_of_none_says_so_and_makes_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("command", [["ls"], ["show", "1"]])
+def test_a_file_in_place_of_the_user_s_folder_is_an_error(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("XDG_DATA_HOME", str(file))
+    assert run("studies", *command) == 2
+    assert f"cannot be used: {file} is not a folder; " in capsys.readouterr().err
+
+
 def test_ls_of_what_is_no_database_leaves_no_lock(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "notes.db"
     file.write_text("not a database at all")

@@ -103,8 +103,9 @@ def test_t4_tells_all_failures_apart(status: str) -> None:
     assert not cache.rows[0][1].ok
 
 
-def test_t4_keeps_the_names_that_it_has_room_for(tmp_path: Path) -> None:
-    path = tmp_path / "search.t4.json"
+@pytest.mark.parametrize("name", ["search.json", "search.t4.json"])
+def test_files_of_kernel_tuner_keep_names(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
     landscape.write(searched().of_best(), path)
     found = landscape.read(path)
     assert (found.name, found.device) == ("test.add", "here")
