@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import copy as copy_of
 from dataclasses import dataclass, replace
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -343,12 +344,28 @@ class Load:
     def __init__(self) -> None:
         self.asks: list[float] = []
         self.tells: list[float] = []
+        self.joined = 0.0  # seconds of a tuner's first ask
         self.trouble = ""
 
-    def run(self, url: str, study: str, first: int, tuners: int, until: float) -> None:
-        """Take turns with some tuners, until a time."""
+    def join(self, url: str, study: str, tuners: int) -> list[Trials]:
+        """Some tuners that have joined a study; all of them know what the first read.
+
+        On machines of their own, all would read at once.
+        """
         shared = [Trials(url, study) for _ in range(tuners)]
-        number = first
+        begun = time.perf_counter()
+        shared[0].news()
+        self.joined = time.perf_counter() - begun
+        for trials in shared[1:]:
+            for name in ("_last", "_next", "_partial", "unread", "_sure", "_running"):
+                setattr(trials, name, copy_of(getattr(shared[0], name)))
+        return shared
+
+    def run(self, shared: list[Trials], first: int, start: Barrier) -> None:
+        """Take turns with some tuners for a while."""
+        number, tuners = first, len(shared)
+        start.wait()
+        until = time.time() + SECONDS
         while time.time() < until:
             trials = shared[number % tuners]
             begun = time.perf_counter()
@@ -362,8 +379,11 @@ class Load:
             number += 1
 
 
-def _load(results: Any, place: int, url: str, studies: list[str], each: int) -> None:
+def _load(
+    results: Any, start: Barrier, place: int, work: tuple[str, list[str], int]
+) -> None:
     """Load from one process; a thread a study, whose tuners share connections."""
+    url, studies, each = work
     connect, known = databases.connect, {}
 
     def shared(url: str, study: str, _: str = "") -> Any:
@@ -373,20 +393,16 @@ def _load(results: Any, place: int, url: str, studies: list[str], each: int) -> 
 
     databases.connect = shared
     load = Load()
-    for study in studies:
-        shared(url, study)
-    until = time.time() + SECONDS
+    joined = [load.join(url, study, each) for study in studies]
     threads = [
-        threading.Thread(
-            target=load.run, args=(url, study, (1 + place) << 24, each, until)
-        )
-        for study in studies
+        threading.Thread(target=load.run, args=(some, (1 + place) << 24, start))
+        for some in joined
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    results.put((load.asks, load.tells, load.trouble))
+    results.put((load.asks, load.tells, load.joined, load.trouble))
 
 
 SECONDS: Final = 10.0
@@ -402,30 +418,33 @@ def load(
     processes: int = 2,
 ) -> None:
     """Measure asks and tells a second, and their times in milliseconds."""
-    with database(url) as place:
-        _loaded(place, tuners, rows, studies, processes)
-
-
-def _loaded(url: str, tuners: int, rows: int, studies: int, processes: int) -> None:
     names = [f"load {n}, {time.time_ns()}" for n in range(studies)]
-    if rows:  # of earlier tuners of the first study
-        fill(url, names[0], rows)
+    with database(url) as place:
+        if rows:  # of earlier tuners of the first study
+            fill(place, names[0], rows)
+        print(json.dumps(loaded(place, tuners, names, processes)))
+
+
+def loaded(url: str, tuners: int, names: list[str], processes: int) -> dict[str, Any]:
+    """What tuners of some studies do in a while."""
     context = multiprocessing.get_context("spawn")
-    results = context.Queue()
+    results, studies = context.Queue(), len(names)
     each = max(tuners // (studies * processes), 1)
+    start = context.Barrier(processes * studies)
     for place in range(processes):
-        arguments = results, place, url, names, each
+        arguments = results, start, place, (url, names, each)
         context.Process(target=_load, args=arguments, daemon=True).start()
     asks: list[float] = []
     tells: list[float] = []
     trouble = ""
     for _ in range(processes):
-        asked, told, said = results.get(timeout=600)
+        asked, told, joined, said = results.get(timeout=600)
         asks += asked
         tells += told
         trouble = trouble or said
-    found = {
+    return {
         "tuners": each * studies * processes,
+        "first_ask_ms": 1e3 * joined,
         "asks_per_second": len(asks) / SECONDS,
         "tells_per_second": len(tells) / SECONDS,
         "ask_ms": 1e3 * median(asks),
@@ -433,7 +452,6 @@ def _loaded(url: str, tuners: int, rows: int, studies: int, processes: int) -> N
         "tell_ms": 1e3 * median(tells),
         "trouble": trouble,
     }
-    print(json.dumps(found))
 
 
 if __name__ == "__main__":

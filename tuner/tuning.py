@@ -389,4 +389,7 @@ def _note(run: Run, search: Search, default: Candidate, *, compared: bool) -> st
             f"{fastest[0]} was faster in its trial, but there was no time to compare "
             f"it with the default: {more}"
         )
-    return f"there was no time to compare the default with anything: {more}"
+    said = f"there was no time to compare the default with anything: {more}"
+    if time.monotonic() > run.ends:  # and nothing else was begun
+        said = f"the default alone took {run.elapsed:.1f} s, and {said}"
+    return said

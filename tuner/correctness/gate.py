@@ -248,13 +248,14 @@ class Gate:
         return reference.case(self._fills(reference, pool))
 
     def _large(self, reference: Reference, pool: Pool, *, narrow: bool) -> Case:
-        """Special values among random ones, in a single run if arrays are large.
+        """Special values among random ones, in a single run if that takes long.
 
         In a single run, the reference in its own dtypes, which doubles the cost, is
         only computed if equal bits are required or with `narrow`; otherwise values are
         limited to avoid overflow, underflow and cancellation.
         """
-        large, exact = reference.bytes > _MANY_BYTES, self.tolerance == 0
+        large = reference.bytes > _MANY_BYTES or reference.work > _FEASIBLE
+        exact = self.tolerance == 0
         narrow |= exact or not large
         if large and not exact:
             pool = Pool(pool.constants if narrow else {}, _SAFE[0], MILD)

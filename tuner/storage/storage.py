@@ -40,6 +40,7 @@ _LONGEST_PAUSE: Final = 15.0
 _SETTLING: Final = _LONGEST_PAUSE + databases.CONNECT_WAIT
 _PASSES: Final = 10.0  # seconds until a server that never answered is an error
 _LOOK: Final = 0.5  # seconds between two looks for it
+_WRITES: Final = "tensorlang writes"  # the key of what a connection has read
 _reached: set[str] = set()  # URLs: they are right, even if they fail later
 
 
@@ -76,7 +77,8 @@ class Trials:
         self._held: list[Told] = []
         self._unread = 0.0  # when there may be files, of this tuner or of others
         self._last, self._next = -1, 0  # the last key seen, the number that follows
-        self._running: dict[int, Stored] = {}  # claims, by key
+        self._running: dict[int, Stored] = {}  # claims of others, by key
+        self._sure = False  # whether all is known but what others do
         self._mine: dict[str, int] = {}  # keys of own claims, by candidate
         self._news: list[Row] = []
         self._closed = threading.Event()
@@ -154,6 +156,8 @@ class Trials:
         claimed = self._try(partial(self._claim, row))
         if claimed:  # and stored: the key of one that was not is another trial's later
             self._mine = claimed
+            self._seen[self._self] = time.monotonic()
+            self._added(claimed[row.candidate.key])
         if self._beating is None:
             self._beating = threading.Thread(target=self._beat, daemon=True)
             self._beating.start()
@@ -226,6 +230,7 @@ class Trials:
             try:
                 return self._transaction(action)
             except RecordError as problem:
+                self._sure = False
                 if again:
                     continue
                 self._lost = self._lost if self.trouble else time.monotonic()
@@ -243,8 +248,17 @@ class Trials:
         return done
 
     def _read(self, connection: Connection) -> None:
-        """Take note of new trials, and of what became of claims."""
+        """Take note of new trials, and of what became of claims.
+
+        Own ones are known. Without claims of others, whose heartbeats may end, there is
+        nothing to read unless somebody else wrote.
+        """
         study = self._connect()[1]
+        writes = tables.writes_of_others(connection)
+        before, connection.info[_WRITES] = connection.info.get(_WRITES), None
+        if self._sure and not self._running and writes == before is not None:
+            connection.info[_WRITES] = writes
+            return
         if self._last < 0:
             found, self.unread = tables.read_some(connection, study)
             self._partial = self.unread > 0
@@ -260,6 +274,11 @@ class Trials:
                 self._news.append(trial.row)
             if trial.id > self._last:
                 self._last, self._next = trial.id, trial.number + 1
+        connection.info[_WRITES], self._sure = writes, True
+
+    def _added(self, key: int) -> None:
+        """Take note of an own trial, which was added after `_read` under `lock`."""
+        self._last, self._next = key, self._next + 1
 
     def _claim(self, row: Row, connection: Connection) -> dict[str, int]:
         """Own claims with a new one; empty if another tuner has it."""
@@ -295,22 +314,26 @@ class Trials:
     def _release(self, connection: Connection) -> None:
         tables.release(connection, self._mine.values())
 
-    def _tell(self, told: Told, connection: Connection) -> bool:
+    def _tell(self, told: Told, connection: Connection) -> int:
+        """Store a trial; its key if it was added, 0 if it is a claim or is there."""
         mine = self._mine.get(told.row.candidate.key)
         if mine is not None and tables.finish(connection, mine, told.row):
-            return True
+            return 0
         study = self._connect()[1]
         tables.lock(connection, study)
         self._read(connection)
         tried, told.tried = told.tried, True
-        if not (tried and tables.holds(connection, study, told.row, told.after)):
-            tables.add(connection, study, self._next, told.row)
-        return True
+        if tried and tables.holds(connection, study, told.row, told.after):
+            return 0
+        return tables.add(connection, study, self._next, told.row)
 
     def _delivered(self, told: Told) -> bool:
-        tell: Callable[[Connection], bool] = partial(self._tell, told)
-        if self._try(tell) is None:
+        tell: Callable[[Connection], int] = partial(self._tell, told)
+        if (added := self._try(tell)) is None:
             return False
+        if added:
+            self._added(added)
+        self._news.append(told.row)
         self._mine.pop(told.row.candidate.key, None)
         if told.file is not None:
             with suppress(OSError):

@@ -103,6 +103,13 @@ def _locking(dialect: str, *, lasting: bool) -> sqlalchemy.Executable:
     return held.with_for_update()
 
 
+def writes_of_others(connection: Connection) -> int | None:
+    """A number that changes with each transaction of others; None if nobody counts."""
+    if connection.dialect.name != "sqlite":
+        return None
+    return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
+
+
 def reached(connection: Connection, study: int) -> str:
     """What `reach` noted last; empty before."""
     notes = models.StudyUserAttributeModel.__table__
@@ -263,11 +270,12 @@ def claim(connection: Connection, study: int, number: int, row: Row) -> int:
     return trial
 
 
-def add(connection: Connection, study: int, number: int, row: Row) -> None:
-    """Add a trial that is finished, under `lock`."""
+def add(connection: Connection, study: int, number: int, row: Row) -> int:
+    """Add a trial that is finished, under `lock`; its key."""
     trial = _trial(connection, study, number, row, row.state)
     _note(connection, trial, _CODE, row.outcome.ir)
     _results(connection, trial, row)
+    return trial
 
 
 def holds(connection: Connection, study: int, row: Row, after: int) -> bool:

@@ -28,7 +28,7 @@ LOST: Final = "lost"  # not judged, for reasons of the surroundings; tried again
 WAIT: Final = "wait"
 EXPECT: Final = "expect"
 UNCOUNTED: Final = (WAIT, EXPECT)
-CHECKS: Final = 3  # revision of the checks; outcomes of earlier revisions are retried
+CHECKS: Final = 4  # revision of the checks; outcomes of earlier revisions are retried
 STATUSES: Final = (OK, ILLEGAL, FAILED, WRONG, CRASHED, HUNG, LOST)
 
 

@@ -83,6 +83,7 @@ def test_a_tiny_budget_tries_the_default_and_stops(
     assert report.record is None  # nothing was compared
     said = "no time to compare the default with anything: run it again with a budget"
     assert said in report.note
+    assert re.match(r"the default alone took \d+\.\d s, and there was", report.note)
     (seconds,) = re.findall(r"of (\d+) s or more$", report.note)
     assert 0 < int(seconds) < 600
 

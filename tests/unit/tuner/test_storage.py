@@ -131,6 +131,27 @@ def test_a_transaction_is_a_handful_of_statements(url: str) -> None:
     assert len(statements) == 2
 
 
+def test_trials_are_read_again_only_after_others_wrote(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = Trials(url, "study"), Trials(url, "study")
+    assert one.news() == other.news() == []
+    read = Mock(side_effect=tables.read)
+    monkeypatch.setattr(tables, "read", read)
+    for number in range(3):
+        claimed = replace(row(number).outcome, status=LOST, ir=f"code {number}")
+        assert one.claim(replace(row(number), outcome=claimed))
+        one.add(row(number))
+        assert one.news() == [row(number)]  # an own one
+    assert not read.called
+    assert other.news() == [row(0), row(1), row(2)]
+    other.add(row(3))
+    assert one.news() == [row(3)]
+    assert read.called
+    study = optuna.load_study(study_name="study", storage=url)
+    assert [trial.number for trial in study.trials] == [0, 1, 2, 3]
+
+
 def test_what_is_not_stored_yet_is_still_claimed(url: str) -> None:
     one, other = Trials(url, "study"), Trials(url, "study")
     assert one.claim(row(0))
