@@ -170,7 +170,7 @@ class Clocks:
         span = warps or self.warps
         for b, group in np.unique(np.stack([block, warp // span]), axis=1).T:
             those = slice(group * span, (group + 1) * span)
-            if span * WARP == WARPGROUP:
+            if warps * WARP == WARPGROUP:  # one of the whole block is no fence
                 own = np.arange(self.warps)[those]
                 self.fenced[b, own] = self.seen[b, own, own]
             self.seen[b, those] = self.seen[b, those].max(axis=0)

@@ -204,6 +204,37 @@ def test_a_bulk_store_needs_a_fence_of_what_threads_wrote():
     assert error_of(parse("\n".join(lines)), 64, 64, 64) == 0
 
 
+def test_a_barrier_of_a_block_of_one_warpgroup_is_no_fence():
+    text = """
+def f(x: f32[128], y: Out[f32[128]]):
+    for b in bound(1, "block.x"):
+        t = alloc(f32[128], scope="shared")
+        met = barrier_object(128, 1)
+        for i in bound(128, "thread.x"):
+            arrive(met[0])
+            wait(met[0], 0)
+            t[i] = x[i]
+            barrier("warpgroup")
+            with block("group", vg=spatial(1, i // 128), scope="warpgroup"):
+                for j in range(128):
+                    with block("y", vj=spatial(128, vg * 128 + j)):
+                        y[vj] = t[vj]
+"""
+    x, y = np.arange(128, dtype="f4"), np.zeros(128, "f4")
+    run(parse(text), x, y)
+    np.testing.assert_array_equal(x, y)
+    with pytest.raises(InterpreterError, match=r"t.* no barrier of its warpg"):
+        run(
+            parse(
+                text.replace(
+                    '"warpgroup")\n            with', '"block")\n            with'
+                )
+            ),
+            x,
+            y,
+        )
+
+
 def test_no_wait_is_a_race():
     lines = show(scheduled(64, 64, 192)).splitlines()
     for name in ("full", "empty"):
