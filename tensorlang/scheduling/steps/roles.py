@@ -114,6 +114,7 @@ def in_roles(
             a rule is violated.
     """
     parts = checked(tree.loop_of(path))
+    _enough_steps(parts.loop, in_flight)
     blocks = [n for n, x in enumerate(path) if isinstance(x, ir.For) and x.thread]
     if not blocks:
         raise ScheduleError(
@@ -262,6 +263,16 @@ def renamed(body: ir.Stmt, path: tree.Path, taken: set[str]) -> ir.Stmt:
         return new.get(node, node) if isinstance(node, ir.Var) else rebuild(node, visit)
 
     return visit(body)
+
+
+def _enough_steps(loop: ir.For, in_flight: int) -> None:
+    """Refuse more iterations in flight than there are."""
+    steps = tree.constant(loop.extent)
+    if steps is not None and steps <= in_flight:
+        raise ScheduleError(
+            f"in_flight={in_flight}, but loop {loop.var.name!r} has {steps} "
+            "iterations: leave products of fewer in flight"
+        )
 
 
 def _consumer(

@@ -75,6 +75,12 @@ def test_products_in_flight_leave_a_stage(roles, in_flight):
         pipeline(ROLES, "k", 3, roles=roles, in_flight=in_flight)
 
 
+def test_products_in_flight_are_of_fewer_iterations_than_there_are():
+    few = parse(show(ROLES).replace("range(8)", "range(2)"))
+    with pytest.raises(ScheduleError, match="in_flight=2, but loop 'k' has 2 iter"):
+        pipeline(few, "k", 3, roles=True, in_flight=2)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
