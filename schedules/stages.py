@@ -95,7 +95,7 @@ def trips(loops: Sequence[ir.For]) -> int | None:
 
 def stages(func: ir.Function) -> Iterator[Stage]:
     """The recognised stages, in program order; of all cases that sizes decide."""
-    for stmt in _steps(func.body):
+    for stmt in host_steps(func.body):
         chain: list[ir.For] = []
         inner: ir.Stmt = stmt
         while isinstance(inner, ir.For):
@@ -105,12 +105,12 @@ def stages(func: ir.Function) -> Iterator[Stage]:
             yield Stage(inner, tuple(chain))
 
 
-def _steps(stmt: ir.Stmt) -> Iterator[ir.Stmt]:
+def host_steps(stmt: ir.Stmt) -> Iterator[ir.Stmt]:
     """The statements of a host program."""
     match stmt:
         case ir.Seq() | ir.If():
             for part in statements(stmt):
-                yield from _steps(part)
+                yield from host_steps(part)
         case _:
             yield stmt
 

@@ -36,6 +36,7 @@ from tensorlang.schedules.stages import (
     REDUCTION,
     Stage,
     extent_of,
+    host_steps,
     is_elementwise,
     kind_of,
 )
@@ -179,10 +180,9 @@ def bind_outer_loops(s: Schedule, chain: Sequence[str]) -> None:
 
 
 def _unbound(func: ir.Function) -> list[list[str]]:
-    """The perfectly nested serial loops of each outermost statement not yet bound."""
-    body = func.body.stmts if isinstance(func.body, ir.Seq) else (func.body,)
+    """The perfectly nested serial loops of each statement of the host not yet bound."""
     found = []
-    for stmt in body:
+    for stmt in host_steps(func.body):
         chain: list[str] = []
         inner: ir.Stmt = stmt
         while isinstance(inner, ir.For) and inner.kind == "serial":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,9 @@ from tensorlang.ir import (
     size,
     sum,
 )
+from tensorlang.ir.contents import loops
 from tensorlang.schedules.generic import generic
+from tensorlang.schedules.library import schedules_for
 from tensorlang.schedules.stages import kind_of, stages
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.analysis.tree import enclosing_loops, find_block
@@ -270,3 +273,23 @@ def test_scheduled_stages_run_without_a_fault():
     out = np.zeros(6, np.float32)
     run(scheduled(variance(6, 100), partials=16).function, x, out)
     np.testing.assert_allclose(out, x.var(1) * 100, rtol=1e-5)
+
+
+def test_loops_of_both_cases_are_bound():
+    func = parse("""
+def f(x: f32[n, n], y: InOut[f32[n, n]], *, n: i64):
+    if n > 4:
+        for i in range(n):
+            for j in range(i):
+                with block("y", vi=spatial(n, i), vj=spatial(n, j)):
+                    y[vi, vj] = x[vi, vj]
+    else:
+        for i_1 in range(n):
+            for j_1 in range(i_1):
+                with block("y_1", vi=spatial(n, i_1), vj=spatial(n, j_1)):
+                    y[vi, vj] = x[vj, vi]
+""")
+    (entry,) = schedules_for("generic", "direct", "simt")
+    made = entry.run(func, targets.get("cuda:sm_80")).function
+    bound = Counter(loop.thread for loop in loops(made) if loop.thread)
+    assert bound == {"block.x": 2, "thread.x": 2}
