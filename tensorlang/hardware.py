@@ -60,6 +60,7 @@ _TAGS: Final[dict[str, tuple[str, ...]]] = {
     "sse2": ("sse2",),
     "neon": ("asimd",),
 }
+_MARKS: Final = str.maketrans("", "", "_-.")
 # prefixes of the features that `Processor.hides` decides about
 _VECTORS: Final = ("amx", "avx", "f16c", "fma")
 _EXTRAS: Final = {
@@ -81,9 +82,10 @@ class Processor:
     def hides(self, feature: str) -> bool:
         """Whether a vector feature, by LLVM's name, is missing from Linux's list."""
         name = _plain(feature)
+        if sys.platform != "linux" or not name.startswith(_VECTORS):
+            return False
         listed = {_plain(known) for known in self.features}
-        told = sys.platform == "linux" and listed and name.startswith(_VECTORS)
-        return bool(told) and name not in listed
+        return bool(listed) and name not in listed
 
     @property
     def levels(self) -> list[str]:
@@ -151,7 +153,7 @@ def architecture(vendor: str, family: int, model: int) -> str:
 
 def _plain(feature: str) -> str:
     """Normalize spellings such as `avx512_bf16` and LLVM's `avx512bf16`."""
-    return feature.translate({ord(mark): None for mark in "_-."})
+    return feature.translate(_MARKS)
 
 
 def _identifier(text: str) -> str:
