@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.targets import Target
 from tensorlang.workload import Workload
 
@@ -15,7 +16,7 @@ Define: TypeAlias = "Callable[[Workload], ir.Function]"
 DIRECT: Final = "direct"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Algorithm:
     """An algorithm of an operator, with its own IR.
 

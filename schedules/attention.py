@@ -13,9 +13,9 @@ for z_h_g in parallel(...):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import Block, Reduce, Store, seq
@@ -72,7 +72,7 @@ def _is_contiguous(block: Block) -> bool:
     return all(update.indices[-1] == block.axes[-1].var for update in updates)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Tile:
     """The rows of a register tile, and its vectors of lanes."""
 

@@ -10,10 +10,10 @@ strip runs all iterations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import writes
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Block, Store
@@ -28,7 +28,7 @@ STRIPS: Final = (1, 2, 4, 8)  # vectors side by side
 _MANY_STRIPS: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nest:
     """A block, the loops over rows around it, and the ordered loops inside them."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import hypot, prod
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.dtypes import DType, f32
 from tensorlang.ir.nodes import Buffer, Const
 from tensorlang.schedules.cost.core import Core, core_of
@@ -17,7 +17,7 @@ from tensorlang.scheduling import Knobs, Schedule
 _PARTIALS: Final = (8, 16, 32, 64, 128)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """A stage of a schedule, with the knobs that tile it."""
 

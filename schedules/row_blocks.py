@@ -12,9 +12,9 @@ state stays in registers, a block's elements in the cache from stage to stage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.nodes import Expr
 from tensorlang.schedules.plan import Plan
@@ -27,7 +27,7 @@ _LANES: Final = (16, 32, 64, 128)
 _REGISTERS: Final = 4  # side by side, which hides the latency of a reduction
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pass:
     """One stage's loops after tiling: blocks, the loop along the rows, lanes."""
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import allocations, touches
 from tensorlang.ir.nodes import Buffer, Expr, For, as_expr
 from tensorlang.schedules.contraction.space import USUAL_SIZE
@@ -38,7 +39,7 @@ _REGISTERS: Final = 4  # of a temporary, or of elements side by side
 _PAGES: Final = 4  # of a chunk of rows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pass:
     """One stage's pass along a row: its loop, and whether it is a reduction."""
 

@@ -15,10 +15,10 @@ three, the elements in between are unrolled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Binary, Compare, Const, For
 from tensorlang.ir.visit import walk
@@ -33,7 +33,7 @@ _FEW_ROWS: Final = 4
 _MOST_BETWEEN: Final = 8  # step of a slice up to which elements are unrolled
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SlicedRange:
     """The sliced range `begin:end` of a loop, and the loop's extent."""
 

@@ -7,9 +7,9 @@ Anything else is left alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import free_vars
@@ -22,7 +22,7 @@ from tensorlang.ir.visit import statements, substitute, walk, walk_statements
 INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stage:
     """A block and the loops around it, outermost first, each driving one axis."""
 

@@ -12,9 +12,9 @@ dependency chains, such as a hash's rounds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import loops
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import Const, Expr, For
@@ -26,7 +26,7 @@ LANES: Final = (8, 16, 32, 48, 64, 96, 128)
 _CHUNKS: Final = (16, 32, 64, 128, 256, 512)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stream:
     """How to tile a long loop: a unit of work is `chunk` steps of `lanes` elements."""
 

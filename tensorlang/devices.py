@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from typing import Final
 
 from tensorlang import lazy, nvidia
+from tensorlang.frozen import frozen
 
 with lazy.modules(__name__):  # optional, and slow to import
     import pyopencl
@@ -16,7 +16,7 @@ with lazy.modules(__name__):  # optional, and slow to import
 REMEDY: Final = "pip install 'tensorlang[opencl]' and an OpenCL driver"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Device:
     """Properties of a device for a target."""
 

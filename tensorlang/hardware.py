@@ -11,12 +11,13 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from tensorlang import lazy
+from tensorlang.frozen import frozen
 
 with lazy.modules(__name__):  # few processors have tiles
     from tensorlang import tile_permission
@@ -71,7 +72,7 @@ _EXTRAS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Processor:
     """A processor model: `name` such as `amd-zen5-m2`, and its instruction sets."""
 

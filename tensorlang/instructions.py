@@ -10,11 +10,12 @@ schedules that use it, and what a machine is taken to have (`tensorlang.machine`
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class DotProduct:
     """An instruction: `sums[l] += a[l, 0] * b[l, 0] + ... + a[l, g-1] * b[l, g-1]`.
 
@@ -52,7 +53,7 @@ class DotProduct:
         return not {*self.features} - {*features}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MatrixProduct(DotProduct):
     """An instruction on tiles: `sums[m, l] += a[m, s, 0] * b[s, l, 0] + ...`.
 

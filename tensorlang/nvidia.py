@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from tensorlang import lazy
 from tensorlang.errors import DeviceError, DeviceMemoryError
+from tensorlang.frozen import frozen
 
 with lazy.modules(__name__):  # optional, and slow to import
     from cuda.bindings import driver as bindings_driver
@@ -31,7 +31,7 @@ _ATTRIBUTES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gpu:
     """A GPU."""
 

@@ -13,13 +13,14 @@ import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from tensorlang import lazy
 from tensorlang.atomic_files import write_text
 from tensorlang.errors import RecordError
+from tensorlang.frozen import frozen
 from tensorlang.workload import Workload
 
 with lazy.modules(__name__):  # only writers need it
@@ -37,7 +38,7 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 KnobValue: TypeAlias = bool | int | float | str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """The best configuration for a workload on a target, and how it was measured."""
 

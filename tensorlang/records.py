@@ -16,7 +16,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Final
 
 from tensorlang import lazy, record_files
 from tensorlang.errors import RecordError
+from tensorlang.frozen import frozen
 from tensorlang.record_files import Record
 from tensorlang.targets import Target
 from tensorlang.workload import Workload
@@ -43,7 +44,7 @@ _STANDINGS: Final[tuple[Callable[[Record], bool], ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """A record to use for a workload, and briefly, why this one."""
 

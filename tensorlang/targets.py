@@ -15,12 +15,13 @@ from __future__ import annotations
 import os
 import platform
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
 from tensorlang import devices, hardware
 from tensorlang.errors import TargetError
+from tensorlang.frozen import frozen
 
 KINDS: Final = ("llvm", "opencl", "cuda")
 THREADS_VARIABLE: Final = "TENSORLANG_THREADS"
@@ -67,7 +68,7 @@ _ABILITIES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """A device that kernels are built for, with the properties that schedules use.
 

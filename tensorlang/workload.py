@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from tensorlang.errors import RecordError
+from tensorlang.frozen import frozen
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
 _DTYPE: Final = re.compile(r"[a-z][a-z0-9]{1,7}")
@@ -21,7 +21,7 @@ _MOST_THREADS: Final = 1 << 12
 Attribute: TypeAlias = bool | int | float | str | tuple[int | None, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workload:
     """An operator's id, its arrays' shapes and dtypes, its attributes, the threads.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from tensorlang import targets
 from tensorlang.errors import ArgumentError, RecordError, TensorlangError, TuningError
+from tensorlang.frozen import frozen
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.targets import Target
@@ -24,7 +25,7 @@ _SAMPLE: Final = 0.05  # seconds of measurement per workload, for ranking
 Refused: TypeAlias = "Callable[[Operator, Workload, TensorlangError], None]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ranked:
     """A workload of a network and its current cost."""
 

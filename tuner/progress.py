@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TypeAlias
 
+from tensorlang.frozen import frozen
 from tensorlang.notebooks import card
 from tensorlang.tuner.measurement.rounds import Ratio
 from tensorlang.tuner.workers.protocol import Candidate, Outcome
 from tensorlang.workload import Workload
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """Status of a run after a trial.
 
@@ -50,7 +51,7 @@ class Progress:
 Listener: TypeAlias = Callable[[Progress], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """The result for an operator and workload.
 

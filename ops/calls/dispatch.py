@@ -7,11 +7,11 @@ A graph tensor or a symbolic key overloads operators by a method
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import runtime
 from tensorlang.errors import ArgumentError
+from tensorlang.frozen import frozen
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
@@ -43,7 +43,7 @@ class Nowhere:
 NOWHERE: Final = Nowhere()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Late:
     """A result to be converted to an array of another library once computed."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from tensorlang.frozen import frozen
 
 if TYPE_CHECKING:
     from tensorlang.ops.calls.tensors import Ready
@@ -55,7 +56,7 @@ def in_host_memory(arrays: Sequence[Any]) -> list[np.ndarray] | None:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Repeated:
     """The cached launch of a repeatable call."""
 

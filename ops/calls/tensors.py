@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -13,6 +12,7 @@ import numpy as np
 
 from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError, ShapeError, TensorlangError
+from tensorlang.frozen import frozen
 from tensorlang.ops.calls import on_torch, results
 from tensorlang.ops.calls.dispatch import NOWHERE, Late, own
 from tensorlang.ops.calls.update_checks import check_updated
@@ -31,7 +31,7 @@ _MOST_KNOWN: Final = 4096
 _SHAPE_AND_TYPE: Final = attrgetter("shape", "dtype")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Ready:
     """A kernel, with the canonical shapes of a call's arrays.
 
@@ -424,7 +424,7 @@ def _given(
     return outs, back
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _CopiedBack:
     """A launch that copies results into non-contiguous arrays."""
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from tensorlang import ir, runtime
 from tensorlang.errors import ArgumentError, OperatorError
+from tensorlang.frozen import frozen
 from tensorlang.ops.calls.dispatch import Nowhere
 from tensorlang.ops.calls.update_checks import Sets, kinds_of, of_one_shape
 from tensorlang.ops.operator import Body, Operator
@@ -39,7 +39,7 @@ _MANY: Final = (list, tuple)
 _LONG: Final = (1 << 24,)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Updating:
     """A kernel for arrays of given types, and its calls."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang import lazy
+from tensorlang.frozen import frozen
 from tensorlang.ops.calls.dispatch import Nowhere
 from tensorlang.ops.kernels import building, first_miss
 from tensorlang.ops.operator import Operator
@@ -46,7 +46,7 @@ class Asking(Nowhere):
         return Asked(op, workload)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Asked(Nowhere):
     """The stand-in for a kernel."""
 
@@ -91,7 +91,7 @@ def requests(
     return (named("constant"), lambda: parts()[0]), (named("rest"), lambda: parts()[1])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """The launch of a call, perhaps in two parts."""
 

@@ -7,10 +7,10 @@ first run. They follow from the workloads, so they are noted on disk.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensorlang import ir, lazy, targets
+from tensorlang.frozen import frozen
 from tensorlang.ops.calls.dispatch import NOWHERE, Nowhere
 
 with lazy.modules(__name__):  # the import of an operator needs none of these
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Shape: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Known:
     """What a trace says of a call.
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import OperatorError, ShapeError, TensorlangError
+from tensorlang.frozen import frozen
 from tensorlang.ir.definitions.assembly import bound
 from tensorlang.ir.definitions.sizes import TRACED, Facts, compiled, evaluate
 from tensorlang.ops.kernels.canonical import merged, with_sizes
@@ -35,7 +36,7 @@ Shape: TypeAlias = tuple[int, ...]
 _GIVEN: Final = "__given"  # ends an input's name until all others are known
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """The facts of a call that its trace depends on.
 
@@ -63,7 +64,7 @@ class Call:
         return self.dtypes, tuple(self.attributes.items()), ones
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyWords:
     """A random key in a definition: its words, and the name of its hash."""
 
@@ -71,7 +72,7 @@ class KeyWords:
     words: ir.Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Strips:
     """A packed weight in a definition."""
 
@@ -80,7 +81,7 @@ class Strips:
     spare: int  # inputs of zeros that fill the last group
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """A result: its shape for the caller and for the kernel, and its type.
 
@@ -93,7 +94,7 @@ class Result:
     impl: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Trace:
     """A function for all calls of a pattern that meet its guards."""
 

@@ -16,10 +16,10 @@ The sort is stable, so that results are bitwise equal to the definition's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ir.nodes import AtomicUpdate
 from tensorlang.ops.math.block_scans import BlockScan, over
 from tensorlang.ops.math.row_scans import RowScan
@@ -41,7 +41,7 @@ Read: TypeAlias = "Callable[[ir.Expr, ir.Expr, Use], ir.Stmt]"
 Write: TypeAlias = "Callable[[ir.Expr, ir.Expr, ir.Expr, ir.Expr], ir.Stmt]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Radix:
     """Sorts of rows by unsigned keys, with positions as values."""
 

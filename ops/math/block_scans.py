@@ -11,10 +11,10 @@ stream architectures", 2009).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ir.collectives import WARP, shuffle_index
 
 _STEPS: Final = (1, 2, 4, 8, 16)
@@ -37,7 +37,7 @@ def over(name: str, extent: ir.Expr | int, kind: str, body: Program) -> ir.For:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockScan:
     """The threads of a block, which scan `count` rows of numbers simultaneously."""
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, pairwise
 from operator import mul
 from typing import Any, Final
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ops.math.subscripts import Labels, Sizes, parsed, sizes_of
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Floats
@@ -66,7 +66,7 @@ def einsum(subscripts: str, a: Floats, b: Floats | None = None) -> ir.Tensor:
     return ir.reshaped(made, shape)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Operand:
     """An array and the labels of its dimensions."""
 

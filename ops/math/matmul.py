@@ -7,10 +7,10 @@ rows of the result are open sizes; depth and columns are constants of the kernel
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Numbers
 
@@ -54,7 +54,7 @@ def matmul(
     return ir.reshaped(_rounded(products, a, "y"), shape)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Matrices:
     """Matrices `[batch, rows, columns]`, possibly stored transposed."""
 

@@ -14,10 +14,11 @@ only on its length.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ops.math.block_scans import BlockScan, over
 
 SHORT: Final = 16  # maximum parts of a row for a single block
@@ -28,7 +29,7 @@ Read: TypeAlias = "Callable[[ir.Expr, ir.Expr], ir.Expr]"
 Write: TypeAlias = "Callable[[ir.Expr, ir.Expr, ir.Expr], ir.Store]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowScan:
     """The prefix sums of rows."""
 

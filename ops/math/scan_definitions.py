@@ -7,10 +7,10 @@ parallel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 
 if TYPE_CHECKING:
     from tensorlang.ir.definitions.chunks import Parts
@@ -94,7 +94,7 @@ def _starts(sums: ir.Tensor, *, reverse: bool) -> ir.Tensor:
     return ir.Tensor(start, ir.Stage(nests, (state, start), (sums,)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Side:
     """The full parts, or the remainder: first part, number of parts, their length."""
 

@@ -8,10 +8,10 @@ for vector multiprocessors", 1991), sequential within a row, parallel across row
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ops.math.sort_keys import digits, key_of, key_type, value_of
 
 BINS: Final = 256
@@ -55,7 +55,7 @@ def gradient(dy: ir.Tensor, x: ir.Tensor, axis: int, descending: bool) -> Sort:
     return Sort(own, dx, (given.array, own.array), placed, True, descending)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sort:
     """Rows to sort, and what is stored of their order."""
 
@@ -126,7 +126,7 @@ def _counted(sort: Sort) -> ir.Tensor:
 # --------------------------------------------------------------------- long: radix
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Radix:
     """The sort of one row: passes by byte that move keys (and positions) to and fro."""
 

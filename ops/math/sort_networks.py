@@ -16,11 +16,12 @@ are equal, and the order is stable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ir.natives import clz, popcount
 from tensorlang.ops.math.block_scans import over
 from tensorlang.ops.math.sort_keys import key_type
@@ -116,7 +117,7 @@ def sorting(size: int) -> list[int]:
     return [mask for n in sizes for mask in (n - 1, *merging(n // 2))]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Network:
     """A network over `keys`."""
 

@@ -10,10 +10,11 @@ If no key is hidden, the queries of all heads that share keys are taken together
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn.attention_definitions import Problem
@@ -25,7 +26,7 @@ ROWS: Final = 8  # keys computed together, likewise
 FEW: Final = 4  # queries for which lanes along them would be idle
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loop:
     """A loop, and the kind of the axis that it drives."""
 
@@ -46,7 +47,7 @@ def over(loops: Sequence[Loop], body: ir.Stmt) -> ir.Stmt:
     return body
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A block of queries, and one of the blocks of keys that it sees."""
 
@@ -131,7 +132,7 @@ def least(a: ir.Expr, b: ir.Expr | int) -> ir.Expr:
     return ir.binary("min", a, b)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nest:
     """The loops over blocks, and blocks inside of them."""
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
+from tensorlang.frozen import frozen
 from tensorlang.ops.nn.attention_masks import Mask
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """The arrays and options of a call."""
 

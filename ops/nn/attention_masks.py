@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tensorlang import ir
 from tensorlang.errors import DTypeError
+from tensorlang.frozen import frozen
 from tensorlang.ops.nn.attention_blocks import LANES
 
 _BY_ROWS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mask:
     """A mask in the dimensions of scores `[z, heads, m, n]` or `[z, rows, n]`.
 

@@ -30,10 +30,10 @@ largest f32 may be infinite.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ _NORMAL: Final = 2.0**-126
 HIGH, MIDDLE, LOW = range(3)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Split:
     """A way to multiply."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 
 Value: TypeAlias = "Callable[[ir.rows.Index], ir.Expr]"
 # a value per channel, by channel index
@@ -155,7 +156,7 @@ class Channels:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Moments:
     """Sums over each channel."""
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from tensorlang import ir, lazy
+from tensorlang.frozen import frozen
 from tensorlang.ir.dtypes import DType
 from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.nn import convolution_layouts as layouts
@@ -37,7 +37,7 @@ _OVERLAP: Final = 4.0  # power by which arithmetic and loads overlap
 Serves: TypeAlias = "Callable[[Workload], bool]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """An algorithm."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.frozen import frozen
 from tensorlang.ops.calls.tensors import Shape
 from tensorlang.ops.nn.windows import (
     LAYOUTS,
@@ -31,7 +32,7 @@ ACTIVATIONS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """The sizes of a convolution."""
 

@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce as folded
 from operator import and_
 from typing import Any
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """Phases with first elements from `first` up to `end`, and `taps` elements each."""
 
@@ -48,7 +48,7 @@ class Part:
         return (element >= self.first) & (element < self.end)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """One dimension of the images that a convolution, or its transpose, reads."""
 

@@ -7,17 +7,18 @@ is read for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import blocks
 from tensorlang.ops.nn.softmax import sums
 
 _FAULT = 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Labelled:
     """Rows of logits with their labels."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
+from tensorlang.frozen import frozen
 from tensorlang.ops.nn.images import Layout
 from tensorlang.ops.nn.windows import LAYOUTS, Windows, channels_first, several, windows
 
@@ -23,7 +24,7 @@ Shape: TypeAlias = tuple[int, ...]
 RANKS: Final = (1, 2, 3)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pooling:
     """Windows on images."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ops.nn.images import Layout, numbers, padded, staged, window_names
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Indices = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Windowed:
     """Images with windows: what definitions of pooling have in common."""
 

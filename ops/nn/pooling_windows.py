@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ops.nn.windows import Windows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Steps:
     """Windows of one size at a fixed stride."""
 
@@ -81,7 +81,7 @@ class Steps:
         return end - (start if padding else ir.binary("max", start, ir.as_expr(0)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shares:
     """Adaptive windows: window `o` of `n` starts at pixel `o * extent // n`.
 

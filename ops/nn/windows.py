@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from reprlib import repr as brief
 from typing import Any, Final
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.frozen import frozen
 from tensorlang.ops.calls.tensors import MOST_ELEMENTS
 
 LAYOUTS: Final[Mapping[int, tuple[str, str]]] = {
@@ -21,7 +22,7 @@ LAYOUTS: Final[Mapping[int, tuple[str, str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Windows:
     """Windows along each dimension of an image."""
 

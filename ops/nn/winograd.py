@@ -7,9 +7,9 @@ Their error grows with the tile (`winograd_matrices`), so a caller has to allow 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
+from tensorlang.frozen import frozen
 from tensorlang.ops.nn.convolution_problem import Problem, of
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks, blocks
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
@@ -32,7 +32,7 @@ _FEW: Final = 16  # channels, below which vectors are zero-padded
 _NEAR: Final = 1 << 20  # bytes of weights that fit the L2 cache
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cycles:
     """Cycles of the transforms with vectors of 16 lanes, measured on Zen 5."""
 

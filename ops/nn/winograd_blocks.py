@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW, Transforms
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _TILES_OF_BLOCK: Final = 14  # minimum, if there are as many: a register tile
 _BLOCKS: Final = 2  # per image, minimum: work for two threads
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Blocks:
     """The blocking of images."""
 

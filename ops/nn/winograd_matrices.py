@@ -12,9 +12,10 @@ efficient point selection", 2022).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
 from typing import Final
+
+from tensorlang.frozen import frozen
 
 Matrix = tuple[tuple[float, ...], ...]
 WINDOW: Final = 3
@@ -22,7 +23,7 @@ _UNIT: Final = 2.0**-24  # unit roundoff of f32
 _ROUNDINGS: Final = 24  # of the six one-dimensional transforms, at most 4 each
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transforms:
     """The matrices of F(m, 3)."""
 

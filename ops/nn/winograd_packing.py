@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.frozen import frozen
 from tensorlang.ops.calls.dispatch import own
 from tensorlang.ops.calls.tensors import Shape
 from tensorlang.ops.nn.convolution_problem import activation_of, biased, problem
@@ -27,7 +27,7 @@ CONVOLUTION: Final = "nn.conv2d"
 _SIDES: Final = {t.points**2: m for m, t in TRANSFORMS.items()}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class PackedWindows:
     """3x3 windows, transformed for a Winograd algorithm of `nn.conv2d`.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
+from tensorlang.frozen import frozen
 from tensorlang.ir.definitions.sizes import sizes_of
 from tensorlang.ops.random import words
 from tensorlang.ops.random.impls import Impl, elements_per_hash, impl
@@ -21,7 +22,7 @@ Counter: TypeAlias = tuple[ir.Expr, ir.Expr]
 Words: TypeAlias = tuple[ir.Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """The source of a definition's bits: keys, a stream layout, and its start.
 

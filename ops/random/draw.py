@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.frozen import frozen
 from tensorlang.ops.calls.binding import shape_of
 from tensorlang.ops.calls.tensors import Ready, check_result
 from tensorlang.ops.operator import Body, Operator, Shapes
@@ -187,7 +187,7 @@ def from_bits(
     return make
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Chunks:
     """A launch of any length, from any element of a stream.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, reduce
 from operator import add, xor
 from typing import Any, Final, Protocol, TypeVar
@@ -17,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy as np
 
 from tensorlang.errors import ArgumentError
+from tensorlang.frozen import frozen
 
 # (words, bits) -> the rotations of each round, with a period of eight rounds
 ROTATIONS: Final[dict[tuple[int, int], tuple[tuple[int, ...], ...]]] = {
@@ -77,7 +77,7 @@ class Arithmetic(Protocol[W]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Impl:
     """A hash function: its family, size and number of rounds.
 
@@ -193,7 +193,7 @@ def _philox(
     return x
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NumpyArithmetic:
     """A hash's arithmetic on arrays of unsigned integers: for seeds and tests."""
 

@@ -10,10 +10,10 @@ for j in range(n // 2):                       tail: for t in range(n % 2):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ir.definitions import nests
 from tensorlang.ir.simplification import sharing
 
@@ -21,7 +21,7 @@ Elements: TypeAlias = Callable[[ir.Expr, tuple[ir.Expr, ...]], Sequence[ir.Expr]
 Value: TypeAlias = Callable[..., ir.Expr]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nest:
     """The computation of an elementwise random kernel.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from tensorlang.frozen import frozen
 from tensorlang.ops import nn, random
 from tensorlang.ops.random import known_answers as known
 from tensorlang.ops.random.impls import hash_numpy, impl
@@ -20,7 +20,7 @@ from tensorlang.ops.random.impls import hash_numpy, impl
 Array: TypeAlias = np.ndarray[Any, np.dtype]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """A question, the result and the expected one; floats may differ by `ulps`."""
 
@@ -47,7 +47,7 @@ class Answer:
 Check: TypeAlias = Callable[[Any], Iterator[Answer]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """Answers from one source: its name, the operators concerned, and the check."""
 

@@ -9,18 +9,18 @@ first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
 from tensorlang import ir
+from tensorlang.frozen import frozen
 from tensorlang.ir.natives import mulhi, rotl
 from tensorlang.ops.random.impls import Impl, hash_words
 
 UNSIGNED: Final[dict[int, ir.DType]] = {8: ir.u8, 16: ir.u16, 32: ir.u32, 64: ir.u64}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExprArithmetic:
     """A hash's arithmetic as IR expressions."""
 

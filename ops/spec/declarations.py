@@ -15,12 +15,13 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import OperatorError, ShapeError
+from tensorlang.frozen import frozen
 from tensorlang.ops.spec.formulas import Formula, formula, nearest
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype]"
 _MODERATE: Final = 16.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Declarations:
     """The declarations of an operator about its inputs; none by default.
 

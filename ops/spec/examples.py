@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang import ir
 from tensorlang.errors import ShapeError
+from tensorlang.frozen import frozen
 from tensorlang.ir.domains import Domain, domains
 from tensorlang.ir.integers.intervals import meet
 from tensorlang.ops.operator import Operator
@@ -20,7 +20,7 @@ from tensorlang.workload import Workload
 Array: TypeAlias = "np.ndarray[Any, np.dtype]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Input:
     """An array that a kernel reads."""
 
@@ -57,7 +57,7 @@ def arguments(
     return Taken.of(op, workload).arguments(plain(seed))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Taken:
     """The arguments of the kernels of a workload."""
 

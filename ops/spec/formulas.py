@@ -10,11 +10,11 @@ import ast
 import operator as operators
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 from tensorlang.errors import OperatorError
+from tensorlang.frozen import frozen
 
 _LONGEST: Final = 1000
 _FURTHEST: Final = 64  # maximum change of a size to meet a condition
@@ -41,7 +41,7 @@ _OPERATIONS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Formula:
     """A condition on sizes, or a bound in terms of them."""
 

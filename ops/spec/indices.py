@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tensorlang import runtime
 from tensorlang.errors import KernelError
+from tensorlang.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Explained:
     """A launch that explains a fault reported by its kernel."""
 

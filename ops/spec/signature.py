@@ -68,6 +68,7 @@ import numpy as np
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError
+from tensorlang.frozen import frozen
 from tensorlang.ops.spec.promotion import promoted
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ _PLAIN: Final = (bool, int, float, str, tuple, list, NoneType)
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arrays:
     """An array, or several."""
 
@@ -107,7 +108,7 @@ class Arrays:
     usual: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Static:
     """A value that the kernel is specialised for."""
 
@@ -150,7 +151,7 @@ class Static:
         return made if plain else object()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Other:
     """A parameter of another kind, such as `scalar` or `key`."""
 
@@ -163,7 +164,7 @@ class Other:
     counted: Callable[[str, str, Any], Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Domain:
     """A number that `host` takes; see `Operator`."""
 
@@ -178,7 +179,7 @@ Kind: TypeAlias = Arrays | Static | Other | Domain
 _KINDS: Final = (Arrays, Static, Other, Domain)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     """A parameter: its name, kind and default, and whether it is keyword-only."""
 

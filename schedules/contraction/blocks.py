@@ -14,9 +14,10 @@ own in the same loops, a remainder of columns loops of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.nodes import For, Load
 from tensorlang.schedules import tiling
 from tensorlang.schedules.contraction.packing import (
@@ -32,7 +33,7 @@ from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.scheduling import Schedule
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Nest:
     """The loops of whole strips, by role; their names are those of the main part."""
 

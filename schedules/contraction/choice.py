@@ -8,13 +8,14 @@ model does not tell them apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import product as every
 from math import inf, prod
 from statistics import geometric_mean
 from typing import Final, TypeVar
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Const, Expr, Load, Var
 from tensorlang.schedules.contraction import space
@@ -51,7 +52,7 @@ _LOOPS_OF_MANY: Final = (  # of a known number of rows, enough for all threads
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """Defaults of a contraction."""
 

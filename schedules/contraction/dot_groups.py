@@ -17,11 +17,12 @@ with lanes along the reduction, and the lanes are added up at the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, prod
 from typing import Final, Generic, TypeVar
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.instructions import DotProduct, MatrixProduct, dot_product
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import Binary, Cast, Const, Expr, For, Load, Reduce, as_expr
@@ -45,7 +46,7 @@ Row = TypeVar("Row", bound=DotProduct | MatrixProduct)
 _SIGN: Final = 128  # the sign bit of a byte
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Products(Generic[Row]):
     """A contraction that an instruction computes."""
 

@@ -8,10 +8,11 @@ and starting threads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import ceil, hypot, prod
 
+from tensorlang.frozen import frozen
 from tensorlang.schedules.contraction.space import SMALL, Blocks
 from tensorlang.schedules.cost.core import REFILL, Core
 from tensorlang.schedules.cost.tiles import Nest, shared
@@ -27,7 +28,7 @@ from tensorlang.schedules.cost.traffic import (
 from tensorlang.schedules.tiling import nearest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Product:
     """Sizes of a contraction, `result[m, n] += left[m, k] * right[k, n]`."""
 
@@ -72,7 +73,7 @@ def _parts(
             left -= own
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Copy:
     """An operand copied inside of `at` loops."""
 
@@ -81,7 +82,7 @@ class _Copy:
     at: int  # number of loops around the copy
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Work:
     """Cycles of a part."""
 

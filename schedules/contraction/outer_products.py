@@ -13,10 +13,10 @@ for unit in parallel(outputs // (vectors * lanes) * channels // rows):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.schedules.contraction.space import ROWS, VECTORS
 from tensorlang.schedules.convolution.products import Product, makers, rearranged
 from tensorlang.schedules.convolution.tiles import (
@@ -37,7 +37,7 @@ _RESOLVED: Final = 0.02  # share of a tile's time that is not worth other loops
 _FEW_STRIPS: Final = 8  # vectors of channels to distribute over threads
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Tile:
     """Channels, window columns and output vectors whose sums stay in registers."""
 

@@ -13,10 +13,11 @@ Remainders of a dimension are split off and get smaller tiles of their own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.schedules import tiling
 from tensorlang.schedules.contraction import dot_groups, dots, matrix_tiles, space
 from tensorlang.schedules.contraction.blocks import by_blocks
@@ -34,7 +35,7 @@ from tensorlang.schedules.stages import Stage, extent_of, tile_axes
 from tensorlang.scheduling import Schedule
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Axes:
     """Loops of a contraction by role."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from tensorlang.frozen import frozen
 
 ROWS: Final = tuple(range(1, 15))
 VECTORS: Final = (1, 2, 3, 4)
@@ -17,7 +18,7 @@ USUAL_SIZE: Final = 128  # the size of an open dimension
 SMALL: Final = (4, 1)  # rows of the tiles for a remainder of unknown length
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tile:
     """Sizes of a register tile, and whether its nest is parallel."""
 
@@ -27,7 +28,7 @@ class Tile:
     parallel: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Blocks:
     """Blocks of a contraction."""
 

@@ -19,10 +19,10 @@ is tested for where the image is read: a vector is inside or outside as a whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import ceil, prod
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.nodes import Var
 from tensorlang.schedules.contraction.space import ROWS, VECTORS
 from tensorlang.schedules.convolution.products import (
@@ -45,7 +45,7 @@ from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.analysis import tree
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Tile:
     """Pixels by vectors of outputs."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.schedules.convolution.tiles import Tile
 from tensorlang.schedules.cost.core import Core
 from tensorlang.schedules.cost.tiles import Nest, fastest, tile_cycles
@@ -19,7 +19,7 @@ ROWS: Final = tuple(range(1, 15))
 VECTORS: Final = (1, 2, 3, 4, 5, 6, 8)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Work:
     """Problem size of one image as tiling sees it."""
 

@@ -11,10 +11,10 @@ The loops of such a product are those of a batched matrix product (`batch`, `m`,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import blocks, free_vars, reads, writes
 from tensorlang.ir.nodes import Block, Buffer, Load, Reduce, Var
 from tensorlang.ir.visit import walk
@@ -30,7 +30,7 @@ from tensorlang.scheduling import Schedule
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Product:
     """A sum of products of images, read by windows, with another operand."""
 

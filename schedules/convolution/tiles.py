@@ -6,10 +6,10 @@ A tile is a few outputs by a few vectors of a flattened image; see `schedules.co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
@@ -23,7 +23,7 @@ from tensorlang.scheduling.analysis import tree
 MOST_TAPS: Final = 128  # products of a loop's body: their code stays in its caches
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tile:
     """Sizes of a register tile."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from math import log2
 from typing import Final
 
 from tensorlang import machine
+from tensorlang.frozen import frozen
 from tensorlang.ir.dtypes import DType
 from tensorlang.machine import Cache, Machine
 from tensorlang.targets import Target
@@ -25,7 +25,7 @@ def hypot_of(*times: float, power: float) -> float:
     return float(sum(time**power for time in times) ** (1.0 / power))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Level:
     """A cache as one core of a team uses it."""
 
@@ -34,7 +34,7 @@ class Level:
     rate: float  # bytes per cycle that come into it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Core:
     """A core of a team of threads; times are in cycles."""
 

@@ -8,11 +8,11 @@ and fewer elements than products.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, hypot, inf
 from typing import TypeVar
 
 from tensorlang import lazy
+from tensorlang.frozen import frozen
 from tensorlang.schedules.contraction.space import ROWS, VECTORS
 from tensorlang.schedules.cost.core import REFILL, Core
 from tensorlang.schedules.cost.traffic import Loops, Operand, moved
@@ -23,7 +23,7 @@ with lazy.modules(__name__):  # predictions alone need none of it
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nest:
     """Register tiles in loops, of which threads share some."""
 

@@ -10,10 +10,10 @@ algorithm", 1991; Low et al., "Analytical modeling is enough for high-performanc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import Final, TypeAlias
 
+from tensorlang.frozen import frozen
 from tensorlang.machine import Cache
 from tensorlang.schedules.cost.core import PAGE
 
@@ -24,7 +24,7 @@ Loops: TypeAlias = tuple[tuple[str, float], ...]
 """Dimensions and numbers of iterations, outermost first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operand:
     """An array in a nest."""
 

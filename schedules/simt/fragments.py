@@ -15,9 +15,9 @@ columns. A lane then has eight neighbouring columns, stored at once:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.collectives import WARP
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
@@ -26,7 +26,7 @@ QUAD: Final = 4  # lanes that share a row
 _BANKS: Final = 8  # 16-byte parts until the banks repeat
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lanes:
     """A tile of rows and columns, and the warps along each."""
 

@@ -13,23 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from tensorlang import lazy
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, loops
 from tensorlang.ir.integers.polynomials import poly
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
-from tensorlang.schedules.simt.channels_last import channels_last
 from tensorlang.schedules.simt.grid import distribute, grid_knobs, is_empty, per_thread
-from tensorlang.schedules.simt.long_rows import long_rows
-from tensorlang.schedules.simt.reductions import across_memory, along_memory, one_result
-from tensorlang.schedules.simt.scans import sequential_scans
-from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
-from tensorlang.schedules.simt.tensor_cores import tensor_cores
-from tensorlang.schedules.simt.tiles import tiles
-from tensorlang.schedules.simt.transpose import transposed
-from tensorlang.schedules.simt.warpgroups import few_rows, warpgroups
-from tensorlang.schedules.simt.windows import windows
 from tensorlang.schedules.stages import (
     CONTRACTION,
     INJECTIVE,
@@ -42,6 +33,20 @@ from tensorlang.schedules.stages import (
 )
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
+with lazy.modules(__name__):  # for CPUs none is needed
+    from tensorlang.schedules.simt import (
+        channels_last,
+        long_rows,
+        reductions,
+        scans,
+        tensor_contractions,
+        tensor_cores,
+        tiles,
+        transpose,
+        warpgroups,
+        windows,
+    )
+
 _Strategy: TypeAlias = Callable[[Schedule, Knobs, Stage], None]
 _ROW_THREADS: Final = (32, 64, 128, 256)
 _WIDE: Final = 4  # elements of one access
@@ -53,14 +58,15 @@ _MANY: Final = 1 << 22  # elements that occupy a whole GPU with two vectors per 
 @schedule("generic", model="simt")
 def generic(s: Schedule, knobs: Knobs) -> None:
     """Schedule every stage by its kind; never refuses a function."""
-    few_rows(s, knobs)
-    windows(s, knobs)
+    warpgroups.few_rows(s, knobs)
+    windows.windows(s, knobs)
     inline_producers(s)
-    sequential_scans(s)
+    scans.sequential_scans(s)
     for name in _in_turn(s):
         stage = stage_named(s, name)
         if stage is not None and 0 not in map(extent_of, stage.loops):
-            any(s.attempt(way, s, knobs, stage) for way in _STRATEGIES[kind_of(stage)])
+            ways = _strategies(kind_of(stage))
+            any(s.attempt(way, s, knobs, stage) for way in ways)
     for chain in _unbound(s.function):
         bind_outer_loops(s, chain)
 
@@ -153,19 +159,22 @@ def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         s.attempt(s.cache_write, stage.name, stage.output.name, "register", thread)
 
 
-_STRATEGIES: Final[dict[str, tuple[_Strategy, ...]]] = {
-    INJECTIVE: (transposed, long_rows, elements),
-    REDUCTION: (one_result, along_memory, across_memory, results),
-    CONTRACTION: (
-        warpgroups,
-        tensor_cores,
-        channels_last,
-        tensor_contractions,
-        tiles,
-        along_memory,
+def _strategies(kind: str) -> tuple[_Strategy, ...]:
+    """The schedules of stages of a kind, in the order in which they are tried."""
+    if kind == INJECTIVE:
+        return (transpose.transposed, long_rows.long_rows, elements)
+    along = reductions.along_memory
+    if kind == REDUCTION:
+        return (reductions.one_result, along, reductions.across_memory, results)
+    return (
+        warpgroups.warpgroups,
+        tensor_cores.tensor_cores,
+        channels_last.channels_last,
+        tensor_contractions.tensor_contractions,
+        tiles.tiles,
+        along,
         results,
-    ),
-}
+    )
 
 
 def bind_outer_loops(s: Schedule, chain: Sequence[str]) -> None:

@@ -10,10 +10,10 @@ Each block does a fixed number of elements, so the grid scales with the array.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.nodes import Const
 from tensorlang.schedules.streaming import loop_named
 from tensorlang.schedules.tiling import extent, fused
@@ -28,7 +28,7 @@ _ACCESS_BITS: Final = 128  # of one access by a thread
 _TOGETHER: Final = 32  # elements that a thread processes at once
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grid:
     """How elements are distributed."""
 

@@ -15,11 +15,11 @@ results of the padding are not stored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import allocations, blocks, reads
 from tensorlang.ir.nodes import For, Load, Store
 from tensorlang.ir.visit import walk
@@ -41,7 +41,7 @@ from tensorlang.scheduling.analysis.tree import block_of, find_block
 _GROUPS: Final = ("batch", "row", "column")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sides:
     """The loops of a contraction, grouped by the operands they index."""
 
@@ -68,7 +68,7 @@ class Sides:
         return prod(extent_of(loop) or 1 for loop in self.folded)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matrices:
     """A contraction in normal form."""
 

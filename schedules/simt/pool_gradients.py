@@ -12,10 +12,10 @@ less than writing their places and reading them back. No atomics are used.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import allocations, free_vars
 from tensorlang.ir.nodes import Binary, Const, Expr
 from tensorlang.ir.visit import walk
@@ -38,7 +38,7 @@ _GIVEN: Final = {"dy": "given", "x": "padded"}
 _OF_WINDOWS: Final = ("dy", "given")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Tile:
     """Pixels of one thread."""
 

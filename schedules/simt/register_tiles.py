@@ -11,17 +11,17 @@ same address, and they are served in one transaction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.schedules.simt.fragments import bind_threads
 from tensorlang.scheduling import Schedule
 
 WIDE: Final = 4  # elements of one access
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegisterTile:
     """The sums of a block's threads."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.schedules.tiling import extent
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -21,7 +21,7 @@ _STEPS: Final = 2  # loads in flight per thread if the length is dynamic
 _WRITTEN_OUT: Final = 64  # elements per thread if the length is dynamic
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowThreads:
     """How a row is distributed."""
 

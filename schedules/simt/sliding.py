@@ -9,17 +9,18 @@ window, whatever the layout and the number of dimensions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Load, Var
 from tensorlang.schedules.stages import Stage, extent_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slide:
     """Windows along one dimension."""
 
@@ -34,7 +35,7 @@ class Slide:
         return (windows - 1) * self.step + self.reach + 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sliding:
     """A stage that reads an image by windows."""
 
@@ -60,7 +61,7 @@ class Sliding:
         return prod(sizes[name] or 1 for name in loops)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Windows(Sliding):
     """A stage that reduces windows.
 
@@ -146,7 +147,7 @@ def slides_of(stage: Stage, load: Load, within: Sequence[str]) -> tuple[Slide, .
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WeightSums(Sliding):
     """A stage that accumulates gradients of window weights over all positions.
 

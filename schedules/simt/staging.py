@@ -11,9 +11,9 @@ XOR-swizzled by its number, and second groups are offset.
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Any, Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.simplification.simplify import simplify
@@ -28,7 +28,7 @@ _LOOKED_AT: Final = 33  # neighbours
 _FAR: Final = 1 << 20  # stands for an unknown size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Staged:
     """One operand's tile: `size` rows (or columns) of `depth` steps."""
 

@@ -9,12 +9,13 @@ that order and transposed by `ldmatrix`. Batches become blocks of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.schedules.simt.fragments import (
     bind_threads,
     columns_in_rows,
@@ -96,7 +97,7 @@ def _parts(knobs: Knobs, stage: Stage, sides: Sides, tile: Tile) -> int:
     return knobs.choice(f"step_parts{again}", PARTS, default=default)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Staged:
     """The block that gathers an operand, its buffer, and the operand's memory order.
 

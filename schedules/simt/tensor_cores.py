@@ -15,11 +15,12 @@ forms are scheduled without tensor cores (`tiles`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.nodes import Buffer, For, Load
 from tensorlang.ir.tf32 import tf32
@@ -47,7 +48,7 @@ _USUAL_STAGES: Final = 4  # if a multiprocessor has room for two blocks of that 
 _STEP: Final = 16  # rows and columns of one instruction, and steps of k
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """The element type: `kind`, with `step` values of k per instruction.
 
@@ -73,7 +74,7 @@ FORMS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operand:
     """A matrix operand: its buffer, and whether it is transposed, `[k, ..]`."""
 
@@ -81,7 +82,7 @@ class Operand:
     turned: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tile:
     """Knob values: the tile of a block, its distribution over warps, its staging."""
 

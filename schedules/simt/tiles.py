@@ -13,12 +13,12 @@ blocks of their own (split-K).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.schedules.simt.fragments import bind_threads
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
 from tensorlang.schedules.simt.matrices import (
@@ -48,7 +48,7 @@ _MOST_DOUBLE: Final = 32  # of 64 bits, where the operands take two registers, t
 _TILES: Final = 264  # that occupy a device: two per multiprocessor
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tile:
     """Sums per thread, steps staged at once, steps of a part, stages, block group."""
 

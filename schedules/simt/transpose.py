@@ -11,10 +11,10 @@ tile are padded by one word: the elements of a column are in different banks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.nodes import For, Load
 from tensorlang.schedules.stages import Stage, extent_of
 from tensorlang.schedules.tiling import fused
@@ -25,7 +25,7 @@ _ROWS: Final = (4, 8, 16, 32)  # rows of the square processed at once
 _SHORT: Final = 8  # rows up to this length are read without a tile
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _TransposedLoad:
     """A load contiguous along `far`, while the result is contiguous along `near`."""
 

@@ -9,12 +9,12 @@ least over all numbers of rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import Final, TypeAlias
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import For, If
 from tensorlang.machine.gpus import GROUP_ROWS, LAUNCH, LINE, Gpu, gpu_of
@@ -35,7 +35,7 @@ _DEPTH: Final = LINE // BYTES  # steps of k in a swizzled row
 _USUAL_STEPS: Final = 8192  # if unknown, as the rows of a batch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tile:
     """Knob values: the tile of a block, and the parts that steps are split into."""
 

@@ -16,11 +16,11 @@ The pixels of a thread, and so the order of the sums, depend on the shape alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.collectives import WARP
 from tensorlang.ir.contents import writes
 from tensorlang.schedules.simt.sliding import WeightSums, weight_sums_of
@@ -43,7 +43,7 @@ _IMAGES: Final = 16  # assumed size of a dynamic batch
 _ACCESS_BITS: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cut:
     """Rows and columns done at once, number of iterations, and threads."""
 

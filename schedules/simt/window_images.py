@@ -11,8 +11,8 @@ padded[5] = select(j * 4 + 4 < 112, x[j * 4 + 4], 0.0)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Binary, Expr, Let, Load, Store, Var
 from tensorlang.ir.visit import substitute, walk
@@ -24,7 +24,7 @@ from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.analysis.tree import block_of, find_block
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """How a line of an image is partitioned."""
 

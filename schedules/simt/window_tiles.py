@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.schedules.simt.sliding import Windows
 from tensorlang.schedules.stages import Stage
 from tensorlang.schedules.tiling import extent, fused
@@ -27,7 +27,7 @@ _WORD_BITS: Final = 32
 _INDICES: Final = ("x", "y", "z")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tile:
     """The work of one thread."""
 

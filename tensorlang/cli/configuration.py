@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tensorlang import records
+from tensorlang.frozen import frozen
 from tensorlang.ops import Operator, pins
 from tensorlang.ops.kernels import building
 from tensorlang.record_files import Record
@@ -13,7 +14,7 @@ from tensorlang.targets import Target
 from tensorlang.workload import Workload
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """A candidate record, how close a match it is, and the outcome."""
 
@@ -22,7 +23,7 @@ class Verdict:
     said: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chosen:
     """The selected schedule with its algorithm and knobs, and the reason."""
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, names
 from tensorlang.ir.dtypes import i64
@@ -34,7 +35,7 @@ from tensorlang.ir.visit import (
 COLUMNS: Final = 3  # whether an index was out of bounds, the index, and the size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Access:
     """One dimension of an access: the subject of a row of the report."""
 

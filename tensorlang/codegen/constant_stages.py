@@ -13,16 +13,17 @@ for each of its iterations is distributed first: the packed data get its index.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang.codegen.flatten import physical_indices, physical_shape
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, names, reads, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.visit import fresh, rebuild, rewriter, walk_statements
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Divided:
     """The two parts of a function."""
 

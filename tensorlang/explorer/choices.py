@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from tensorlang.frozen import frozen
 from tensorlang.scheduling.knobs import Candidate, Value
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _MOST: Final = 8  # candidates shown
 _APART: Final = 1.005  # times of a term that are told apart
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """Candidates of a cost model."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.text.printer import show
 from tensorlang.ir.visit import statements
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """A line of an IR text."""
 

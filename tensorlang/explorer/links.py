@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tensorlang.explorer.lines import Line
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.visit import children, statements, transform_statements
@@ -30,7 +31,7 @@ _TAIL: Final = "_tail"  # of names that `partition` gives to what it splits off
 _NONE: Final[frozenset[str]] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tags:
     """What a line is of, and what it is inside of."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, prod
 from typing import Final, TypeAlias
 
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import ACCESSES, Access, buffers_of
 from tensorlang.ir.integers.bounds import Known, Range, bounds
@@ -18,7 +19,7 @@ _EXPANDED: Final = ("vectorized", "unrolled")  # whose single iterations say lit
 _FIRST: Final[Range] = (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loop:
     """A loop."""
 
@@ -61,7 +62,7 @@ class Loop:
         return ", ".join(f"{name} {uses:,.3g}" for name, uses in self.uses.items())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """Where a statement is: the ranges of variables, and how often it runs."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.runtime.cpu import llvm
 from tensorlang.runtime.cuda import toolchain
 
@@ -21,7 +21,7 @@ _UNIT: Final = "language: DW_LANG_C, emissionKind: DebugDirectivesOnly"
 _FIRST: Final = 1_000_000  # metadata numbers far from the module's own
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Form:
     """How a listing is written: locations, of which the last one counts, and code."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from tensorlang.explorer.machine_code import mix
 from tensorlang.explorer.roofline import roofline
 from tensorlang.explorer.stages import Stage, stages_of
 from tensorlang.explorer.summary import summary
+from tensorlang.frozen import frozen
 from tensorlang.highlighting import highlighted, style_sheets
 from tensorlang.ir.text.printer import show
 from tensorlang.machine.limits import Limits, limits_of
@@ -38,7 +38,7 @@ _CONTEXT: Final = 2  # unchanged lines around a difference
 _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subject:
     """What a page shows: a configuration of an operator, built."""
 
@@ -59,7 +59,7 @@ class Subject:
         return limits_of(self.definition, self.sizes, target, self.measured)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A line of a difference: ` `, `-`, `+`, or `…` for lines left out."""
 
@@ -67,7 +67,7 @@ class Row:
     html: Markup
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """A step of a schedule, and how the IR differs after it."""
 

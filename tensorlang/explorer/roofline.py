@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.machine.limits import Limits
 
 _WIDTH: Final = 300
 _HEIGHT: Final = 160
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Roofline:
     """A plot of operations per second by operations per byte, both logarithmic.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
+
+from tensorlang.frozen import frozen
 
 if TYPE_CHECKING:
     from tensorlang.tuner.landscapes.landscape import Landscape
@@ -21,7 +22,7 @@ _MOST_REASONS: Final = 40
 _MOST_TOLD: Final = 3  # knobs, of the reasons why the best won
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class History:
     """A plot of the time of each trial, logarithmic, and of the best so far."""
 
@@ -34,7 +35,7 @@ class History:
     height: int = _HEIGHT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effect:
     """What a knob did: for each value the best time with it over the best of all."""
 
@@ -46,7 +47,7 @@ class Effect:
     left_out: int = 0  # how many more values were tried
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Search:
     """A search, for a page."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.codegen.c_family import render as c_family
@@ -17,6 +16,7 @@ from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm import render as llvm
 from tensorlang.codegen.llvm.builder import Module
 from tensorlang.codegen.simt.host import Launch
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.visit import walk_statements
 from tensorlang.targets import Target
@@ -27,7 +27,7 @@ _MARKS: Final = re.compile(f"({_OPEN}[^{_NAMED}]*{_NAMED}|{_CLOSE})")
 _NONE: Final[tuple[int, ...]] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """A source text."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.codegen.short_names import as_shown
@@ -11,6 +11,7 @@ from tensorlang.explorer import links, machine_code
 from tensorlang.explorer.lines import Line, lines_of
 from tensorlang.explorer.links import Tags
 from tensorlang.explorer.sources import Source, source_of
+from tensorlang.frozen import frozen
 from tensorlang.ir.text.printer import show
 from tensorlang.notebooks import LANGUAGES
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tensorlang.scheduling.schedule import Schedule
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stage:
     """A text, and for each of its lines what it is linked by."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +12,7 @@ from tensorlang.export.files import Exported, constant_text, put_objects, put_te
 from tensorlang.export.library import library_name
 from tensorlang.export.operators import Exporter, fixed_numbers
 from tensorlang.export.sizes import interface
+from tensorlang.frozen import frozen
 from tensorlang.runtime.cpu import launcher, launcher_text, llvm
 from tensorlang.runtime.cuda import backend
 from tensorlang.runtime.describing import signature_of
@@ -32,7 +32,7 @@ _FILES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class CudaKernel:
     """A kernel for an architecture."""
 
@@ -64,7 +64,7 @@ class CudaKernel:
         return launcher.has_maps(self.program)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Gpu:
     """An architecture; a cubin runs on GPUs of its major version, from its minor on."""
 

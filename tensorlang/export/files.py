@@ -7,13 +7,13 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import templates
 from tensorlang.errors import ArgumentError, CodegenError
 from tensorlang.export.library import ALIGNED, Array, Library
+from tensorlang.frozen import frozen
 from tensorlang.runtime.cpu import pool
 from tensorlang.runtime.cpu.wrapper import INLINE_BYTES
 from tensorlang.version import __version__
@@ -27,7 +27,7 @@ _LISTED: Final = "exported_files.txt"
 _FLAGS: Final = ("-std=c11", "-O2", "-fPIC", "-pthread")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exported:
     """The files of an exported library.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensorlang import ir
@@ -12,6 +12,7 @@ from tensorlang.codegen.llvm.builder import Module
 from tensorlang.codegen.llvm.instructions import Routine
 from tensorlang.codegen.lower import lower
 from tensorlang.frame_room import frame_room
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import reads, writes
 from tensorlang.runtime.cpu import wrapper
 from tensorlang.runtime.describing import signature_of
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tensorlang.export.machines import Machine
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Kernel:
     """A compiled kernel."""
 

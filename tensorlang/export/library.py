@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from tensorlang import templates
 from tensorlang.errors import ArgumentError
 from tensorlang.export.c_expressions import plain, total
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.definitions.sizes import evaluate
 from tensorlang.ir.dtypes import DType, i64
@@ -86,7 +87,7 @@ def library_name(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Array:
     """An array that the caller passes; `shape` is in terms of the library's sizes."""
 
@@ -124,7 +125,7 @@ class Array:
         return int(evaluate(total(self.shape), values))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scalar:
     """A number that the caller passes, with an example."""
 
@@ -162,7 +163,7 @@ class Code(Protocol):
         """Its buffers and scalars."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launch:
     """One kernel with its arguments."""
 
@@ -172,7 +173,7 @@ class Launch:
     bytes: str  # size of its arrays, as C
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Program:
     """The launches of a call, for one machine and a range of sizes."""
 
@@ -191,7 +192,7 @@ class Program:
         return any(re.search(rf"\b{name}\b", text) for text in texts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Library:
     """A function to export."""
 

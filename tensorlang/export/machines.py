@@ -9,11 +9,12 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tensorlang import targets
 from tensorlang.errors import TargetError
+from tensorlang.frozen import frozen
 from tensorlang.hardware import MAX_THREADS
 from tensorlang.runtime.cpu import llvm
 from tensorlang.targets import Target
@@ -57,7 +58,7 @@ _TESTS: Final = {
 _X86: Final = ("x86_64", "AMD64")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """A processor to export for.
 

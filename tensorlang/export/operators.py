@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -25,6 +24,7 @@ from tensorlang.export.library import (
 )
 from tensorlang.export.machines import Machine, machines
 from tensorlang.export.sizes import Interface, declared, guards, interface, symbols
+from tensorlang.frozen import frozen
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.visit import substitute
 from tensorlang.ops.kernels import building, workloads
@@ -120,7 +120,7 @@ def formulas(op: Operator) -> tuple[str, ...]:
 M = TypeVar("M", bound=Place)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exporter(Generic[M]):
     """What the programs of an operator share."""
 

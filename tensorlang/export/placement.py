@@ -7,7 +7,6 @@ is linear in the batch, or the program has no export for several batches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +18,7 @@ from tensorlang.export.c_expressions import c_text, plain
 from tensorlang.export.kernels import Kernel, Kernels
 from tensorlang.export.library import ALIGNED, Array, Launch, Program
 from tensorlang.export.steps import Bound, Parts, Step, parts, serves
+from tensorlang.frozen import frozen
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.runtime import build
 from tensorlang.runtime.calling import bind, bits, scalar
@@ -57,7 +57,7 @@ class Constants:
         return f"address({self.name}) + {self._places[content]}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Call:
     """A step with its kernel, for both batches."""
 

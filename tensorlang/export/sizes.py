@@ -7,13 +7,13 @@ are the same size in all of them have one name, that of the first: `x_0`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ShapeError
 from tensorlang.export.c_expressions import condition_text
 from tensorlang.export.library import Array, c_name
+from tensorlang.frozen import frozen
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import substitute
 
@@ -26,7 +26,7 @@ Row: TypeAlias = tuple[str | None, ...]  # of each dimension, the name of its si
 _SHAPE: Final = "shape"  # of a result, in names of its sizes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interface:
     """The arrays and sizes of a function."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from tensorlang import ir
 from tensorlang.codegen import constant_stages
 from tensorlang.errors import GraphError
+from tensorlang.frozen import frozen
 from tensorlang.graph.execution.binding import Binder, planned
 from tensorlang.graph.execution.constant_values import constants_of, read_only
 from tensorlang.ops.algorithms import DIRECT
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Called(kept.Asked):
     """The stand-in for a kernel of which a part depends on constants alone."""
 
@@ -53,7 +53,7 @@ class Taking(Noting):
 _taking = cache(Taking)  # operators remember what they are asked for
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """A kernel with its arguments: arrays, then numbers."""
 
@@ -76,7 +76,7 @@ class Step:
         return [each for each in self.arguments if isinstance(each, np.ndarray)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bound:
     """A program bound for an export."""
 
@@ -140,7 +140,7 @@ def _steps(program: Graph, given: Sequence[kept.Step]) -> list[Step]:
     return made
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parts:
     """The scheduled functions of a step, and the algorithm."""
 

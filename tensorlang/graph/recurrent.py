@@ -8,10 +8,10 @@ output before, and a cell, for each input.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ShapeError
+from tensorlang.frozen import frozen
 from tensorlang.graph.differentiation.gradients import arguments_of
 from tensorlang.graph.passes.rewriting import Rewriter
 from tensorlang.graph.program import Graph
@@ -24,7 +24,7 @@ Step: TypeAlias = Callable[..., States]  # maps products with an input, and stat
 _TOGETHER: Final = 12  # arrays that one kernel joins
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sequences:
     """Sequences of a batch, and how they are gone through."""
 

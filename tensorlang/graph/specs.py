@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, overload
 
 import numpy as np
 
 from tensorlang.errors import ShapeError
+from tensorlang.frozen import frozen
 from tensorlang.ir.dtypes import DType, as_dtype
 
 Monomial: TypeAlias = tuple[str, ...]
 _PRIMES: Final = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dim:
     """A symbolic size: a sum of integer multiples of products of named sizes.
 
@@ -147,7 +147,7 @@ def at_sizes(value: object, sizes: Mapping[str, int]) -> object:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorSpec:
     """Shape and dtype of a tensor.
 
@@ -176,7 +176,7 @@ class TensorSpec:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeySpec:
     """The type of a random key, or of a batch of keys.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang import lazy
+from tensorlang.frozen import frozen
 from tensorlang.graph.scopes import Scope, call_site, current, path
 from tensorlang.graph.specs import Extent, KeySpec, Shape, Spec, TensorSpec
 from tensorlang.ops import math, nn
@@ -38,7 +39,7 @@ _SERIAL: Final = itertools.count()
 REPLAYING: Final[ContextVar[bool]] = ContextVar("replaying", default=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """A kind of node that is not an operator."""
 

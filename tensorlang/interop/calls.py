@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError
+from tensorlang.frozen import frozen
 from tensorlang.graph.applying import inferred
 from tensorlang.graph.specs import Spec
 from tensorlang.graph.values import Argument, Arguments, Named, value_of
@@ -33,7 +33,7 @@ _IMPL: Final = "threefry2x32"
 _LARGEST_WORD: Final = (1 << 32) - 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Parameter:
     """A parameter of an operator."""
 
@@ -114,7 +114,7 @@ def bound(
     return [found.arguments[p.name] for p in parameters(op)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Call:
     """An operator call without its arrays; see `apart`.
 

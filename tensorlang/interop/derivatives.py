@@ -7,11 +7,11 @@ missing derivative raises an error when requested.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
 from tensorlang.errors import GraphError
+from tensorlang.frozen import frozen
 from tensorlang.graph.applying import apply
 from tensorlang.graph.differentiation import autodiff
 from tensorlang.graph.differentiation.gradients import is_float, or_zeros
@@ -36,7 +36,7 @@ from tensorlang.ops.operator import Operator
 T = TypeVar("T")  # an array of the other framework
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Step:
     """A call in a program."""
 
@@ -48,7 +48,7 @@ class Step:
     count: int  # number of its results
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Program:
     """Calls that compute a derivative.
 

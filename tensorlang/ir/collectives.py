@@ -13,12 +13,12 @@ Only some targets have them, as listed in `Target.features`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tensorlang.errors import DTypeError, IRError
+from tensorlang.frozen import frozen
 from tensorlang.ir import mma
 from tensorlang.ir.contents import contents
 from tensorlang.ir.dtypes import DType, bf16, f16, f32, i64
@@ -31,7 +31,7 @@ WARP: Final = 32
 WARPGROUP: Final = 128  # threads that issue Hopper's `wgmma` together
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Collective(Intrinsic):
     """A named function of the values of all lanes of its scope.
 

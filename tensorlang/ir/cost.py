@@ -14,12 +14,13 @@ is linear in the loop's variable, and close otherwise.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from tensorlang.errors import IRError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import free_vars, loops, writes
@@ -31,7 +32,7 @@ _MOST_COUNTED: Final = 1024  # iterations of a nest, counted one by one
 _MOST_COMPARED: Final = 64  # for each of them: iterations whose lengths are compared
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cost:
     """The work of one call: i64 expressions in the function's symbolic sizes."""
 
@@ -94,7 +95,7 @@ Counts = tuple[ir.Expr, ir.Expr]
 _NONE: Counts = (ir.as_expr(0), ir.as_expr(0))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """The context of a statement: the loops around it, and what varies with them.
 

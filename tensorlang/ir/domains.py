@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.bounds import bounds
@@ -38,7 +39,7 @@ class Domain:
     nonzero: bool = False  # whether 0 is excluded
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Domains:
     """The domains of a function's operands.
 

@@ -17,7 +17,7 @@ from dataclasses import fields
 from operator import is_
 from typing import Any, Final, TypeAlias, TypeVar
 
-from tensorlang.ir.node_class import generated
+from tensorlang.frozen import generated
 from tensorlang.ir.nodes import Node, Seq, Stmt, seq
 
 Change: TypeAlias = Callable[[Any], Any]

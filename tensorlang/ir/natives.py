@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import DTypeError, IRError
+from tensorlang.frozen import frozen
 from tensorlang.ir import numeric
 from tensorlang.ir.dtypes import DType, boolean, i64
 from tensorlang.ir.nodes import Call, Expr, ExprLike, Load, as_expr, splat
@@ -24,7 +25,7 @@ Rule: TypeAlias = Callable[[str, DTypes], DType]
 _NOTHING: Final[Mapping[str, float]] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Intrinsic:
     """A named function of scalars, applied lane by lane.
 

@@ -8,11 +8,13 @@ without going through `object.__setattr__`, and hash in one step.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Final, TypeVar, dataclass_transform
+from dataclasses import dataclass, field, fields
+from typing import Final, TypeVar, dataclass_transform
+
+from tensorlang.frozen import IMMUTABLE, constructor, generated
 
 _T = TypeVar("_T")
-_UNKNOWN: Final = ("_free", "_hash")  # slots of every node that are None at first
+_UNKNOWN: Final = {"_free": "None", "_hash": "None"}  # slots of every node, at first
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -21,42 +23,32 @@ def node(cls: type[_T]) -> type[_T]:
 
     A class with its own `__new__` has unique instances, compared by identity.
     """
-    if "__new__" in vars(cls):
-        return dataclass(
-            frozen=True, slots=True, weakref_slot=True, repr=False, init=False, eq=False
-        )(cls)
-    own_hash = "__hash__" in vars(cls)
-    made = dataclass(frozen=True, slots=True, repr=False, init=False)(cls)
-    made.__init__ = _constructor(made)  # type: ignore[method-assign]
-    if not own_hash:
-        made.__hash__ = _hash(made)  # type: ignore[method-assign]
+    own = {name for name, value in vars(cls).items() if value is not None}
+    unique = "__new__" in own
+    made = dataclass(init=False, repr=False, eq=False, slots=True, weakref_slot=unique)(
+        cls
+    )
+    methods = dict(IMMUTABLE)
+    if not unique:
+        methods |= {"__init__": constructor(made, _UNKNOWN), "__eq__": _equal(made)}
+        methods["__hash__"] = _hash(made)
+    for name in methods.keys() - own:
+        setattr(made, name, methods[name])
     return made
 
 
-def generated(
-    kind: type, name: str, lines: list[str], given: dict[str, Any]
-) -> Callable[..., Any]:
-    """The function `name` of a class from its source text and the names it uses."""
-    text = "\n    ".join(lines)
-    exec(compile(text, f"<{name} of {kind.__name__}>", "exec"), given)  # noqa: S102
-    made: Callable[..., Any] = given[name]
-    return made
-
-
-def _constructor(kind: type) -> Callable[..., None]:
-    given = [f for f in fields(kind) if f.init]
-    defaults = {f.name: f.default for f in given if f.default is not MISSING}
-    values = {f.name: f.name for f in given} | dict.fromkeys(_UNKNOWN, "None")
-    params = [
-        f"{f.name}=default_{f.name}" if f.name in defaults else f.name for f in given
+def _equal(kind: type) -> Callable[..., bool]:
+    compared = [f.name for f in fields(kind) if f.compare]
+    mine, its = (
+        "".join(f"{each}.{name}, " for name in compared) for each in ("self", "other")
+    )
+    lines = [
+        "def __eq__(self, other):",
+        "if other.__class__ is not self.__class__:",
+        "    return NotImplemented",
+        f"return ({mine}) == ({its})",
     ]
-    lines = [f"def __init__(self, {', '.join(params)}):"]
-    lines += [f"set_{name}(self, {value})" for name, value in values.items()]
-    if hasattr(kind, "__post_init__"):
-        lines.append("self.__post_init__()")
-    names = {f"set_{name}": getattr(kind, name).__set__ for name in values}
-    names |= {f"default_{name}": value for name, value in defaults.items()}
-    return generated(kind, "__init__", lines, names)
+    return generated(kind, "__eq__", lines, {})
 
 
 def _hash(kind: type) -> Callable[..., int]:

@@ -8,10 +8,11 @@ visible only as nodes.py specifies: a block's body sees its axes, not the loops 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from tensorlang.errors import IRError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import free_vars
@@ -20,7 +21,7 @@ from tensorlang.ir.text.syntax import AXIS_WORDS, name_fault
 MAX_NESTING: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """A place in a function; it owns its dictionaries.
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tensorlang.frozen import frozen
 from tensorlang.ops import random
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def fans(shape: Shape) -> tuple[int, int]:
     return shape[1] * window, shape[0] * window
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constant:
     """A constant."""
 
@@ -56,7 +56,7 @@ def Ones() -> Constant:  # noqa: N802 - used like the classes
     return Constant(1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Given:
     """A given array."""
 
@@ -68,7 +68,7 @@ class Given:
         return np.broadcast_to(np.asarray(self.array, dtype), shape)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Normal:
     """A normal distribution."""
 
@@ -82,7 +82,7 @@ class Normal:
         return moved.astype(dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Uniform:
     """A uniform distribution."""
 
@@ -95,7 +95,7 @@ class Uniform:
         return np.asarray(drawn).astype(dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scaled:
     """A distribution with variance `gain^2 / fan`.
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, Final, Self, TypeVar
 
 from tensorlang.errors import RecordError
+from tensorlang.frozen import frozen
 
 FORMAT: Final = 1
 KINDS: Final = ("fma", "dot", "matrix", "integer")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cache:
     """A level of data cache.
 
@@ -40,7 +41,7 @@ class Cache:
         return self.bytes // self.shared_by
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instruction:
     """An arithmetic instruction: its rate on one core, and its latency.
 
@@ -55,7 +56,7 @@ class Instruction:
     latency: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """A CPU in numbers.
 

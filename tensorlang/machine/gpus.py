@@ -8,9 +8,10 @@ of one architecture; times predicted from them are estimates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.collectives import WARP
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _RESERVED: Final = 1 << 10  # bytes of shared memory reserved per block
 _SHARED_AT_ONCE: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gpu:
     """GPU specification."""
 

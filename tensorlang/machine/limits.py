@@ -9,11 +9,11 @@ nearest cache that could hold all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tensorlang import machine
 from tensorlang.errors import IRError
+from tensorlang.frozen import frozen
 from tensorlang.ir.cost import cost_at
 from tensorlang.ir.nodes import Function
 from tensorlang.machine.description import Machine
@@ -24,7 +24,7 @@ _NO_GPU: Final = "the rates of this GPU are not known"
 _HALVES: Final = frozenset(("f16", "bf16"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Work:
     """Operations of a call, and the bytes that it must move."""
 
@@ -44,7 +44,7 @@ class Work:
         return (self.floats or self.integers) / self.bytes if self.bytes else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limit:
     """A rate of the machine, in units per second, and how much of it a call needs.
 
@@ -68,7 +68,7 @@ class Limit:
         return self.amount / self.rate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """The limits of a kernel.
 

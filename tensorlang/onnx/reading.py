@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, get_type_hints
 
 import numpy as np
 
 from tensorlang.errors import DTypeError, GraphError
+from tensorlang.frozen import frozen
 from tensorlang.graph.specs import Dim
 from tensorlang.graph.values import Key
 from tensorlang.onnx.calls import (
@@ -58,7 +58,7 @@ _KEYS: Final = (Key, Held, Operand | Key | None)
 _SEQUENCES: Final = (Several, Operand | Several)  # and of those that may be sequences
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reader:
     """The reader of an operator."""
 

@@ -12,13 +12,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import sub
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir, lazy, targets
 from tensorlang.errors import CodegenError, TargetError
 from tensorlang.frame_room import frame_room
+from tensorlang.frozen import frozen
 from tensorlang.gc_pause import gc_paused
 from tensorlang.runtime import backends, cache
 from tensorlang.runtime.kernel import Artifact, Kernel
@@ -49,7 +50,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_LOCKS.clear)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recipe:
     """What to build, and its history for people to read.
 

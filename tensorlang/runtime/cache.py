@@ -23,7 +23,6 @@ import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +31,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorlang import lazy
+from tensorlang.frozen import frozen
 
 with lazy.modules(__name__):  # only for the default
     import platformdirs
@@ -50,7 +50,7 @@ _GENERATORS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """A cache entry: a JSON-serialisable header and named blobs."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError, DeviceMemoryError, KernelError
+from tensorlang.frozen import frozen
 from tensorlang.notebooks import LANGUAGES, card
 from tensorlang.runtime.arrays import host_arrays as arrays
 from tensorlang.runtime.arrays.outputs import output_maker
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tensorlang.runtime.arrays.device_arrays import PlacedArray
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Artifact:
     """The result of building, as plain data that can be cached on disk.
 

@@ -10,10 +10,11 @@ domains; otherwise they take the defaults. Domains and values are recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tensorlang.errors import ArgumentError, ScheduleError
+from tensorlang.frozen import frozen
 
 Value: TypeAlias = bool | int | float | str | None
 V = TypeVar("V", bound=Value)
@@ -31,7 +32,7 @@ class Trial(Protocol):
         """An integer from `low` to `high`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """One of a list of values."""
 
@@ -48,7 +49,7 @@ class Choice:
         return trial.suggest_categorical(name, self.options)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Integer:
     """The integers `low, low + step, ...` up to `high`; searched on a log scale."""
 
@@ -73,7 +74,7 @@ class Integer:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """Values of knobs, as a cost model sees them."""
 

@@ -10,10 +10,10 @@ replays it, and otherwise it takes its defaults.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.nodes import Function
 from tensorlang.scheduling.knobs import Knobs
 from tensorlang.scheduling.schedule import Schedule
@@ -23,7 +23,7 @@ Body: TypeAlias = Callable[[Schedule, Knobs], None]
 MODELS: Final = ("cpu", "simt")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """A schedule function, with the family, algorithm and execution model it is for."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tensorlang.errors import ArgumentError, TensorlangError
+from tensorlang.frozen import frozen
 from tensorlang.ir.nodes import Function
 from tensorlang.ir.text.printer import show
 from tensorlang.notebooks import card
@@ -19,7 +19,7 @@ from tensorlang.scheduling.trace import Step, Trace, portable
 from tensorlang.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Declined:
     """A step, or a function of several, that was attempted and failed."""
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, singledispatch
 from inspect import Signature, signature
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.nodes import Expr, Function, IndexMap
 from tensorlang.ir.text.printer import show
 from tensorlang.scheduling.arguments import misfits
@@ -57,7 +58,7 @@ def _(value: Expr | IndexMap) -> object:
     return show(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One call of a primitive."""
 
@@ -104,7 +105,7 @@ def _spelled(value: object) -> str:
     return repr(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trace:
     """The steps of a schedule, in order; prints as the calls that reproduce it."""
 

@@ -9,12 +9,12 @@ division by an infinity).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
+from tensorlang.frozen import frozen
 from tensorlang.runtime.arrays.host_arrays import Array
 
 OWN_ERRORS: Final = 4.0  # permitted error as a multiple of the reference's own
@@ -25,7 +25,7 @@ _USUAL: Final = 64.0
 _TYPICAL: Final = 16.0  # times the median; larger values are excluded from the mean
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expected:
     """The expected values of an output."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from tensorlang import targets
 from tensorlang.errors import KernelError, ScheduleError, TensorlangError, TuningError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.cost import cost_at
@@ -53,7 +53,7 @@ _MOVES: Final = 2  # two large terms that cancel seldom move alike twice
 _FUEL: Final = 200_000  # statement limit of the interpreter for a small shape
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """Arrays of one call and the expected results."""
 
@@ -62,7 +62,7 @@ class Run:
     expected: tuple[Expected, ...]  # expected content of each written buffer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """A workload with the arrays of several calls."""
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any, Final, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
+from tensorlang.frozen import frozen
 from tensorlang.ops.spec.examples import Fill, Input, plain
 from tensorlang.runtime.arrays.host_arrays import Array
 
@@ -36,7 +37,7 @@ _ONES: Final = 32  # terms that are not 0
 _FEW: Final = 4  # rotations of mild values in which each is among others
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Special:
     """The special values of an input; for integers, all are both mild and wild."""
 
@@ -45,7 +46,7 @@ class Special:
     huge: Array
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pool:
     """The special values for filling arrays."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorlang.errors import TuningError
+from tensorlang.frozen import frozen
 from tensorlang.scheduling.knobs import Value
 from tensorlang.tuner.workers.protocol import (
     CRASHED,
@@ -50,7 +50,7 @@ _STAGES: Final = (
 Settings = dict[str, Value]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """Configurations of a kernel with the same parameters, and their outcomes."""
 

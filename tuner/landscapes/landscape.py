@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from tensorlang.atomic_files import write_text
 from tensorlang.errors import TensorlangError, TuningError
+from tensorlang.frozen import frozen
 from tensorlang.scheduling.knobs import Choice, Value
 from tensorlang.tuner.landscapes import kernel_tuner as kernel_tuner_files
 from tensorlang.tuner.landscapes.kernel_tuner import Table
@@ -28,7 +29,7 @@ _FORMAT: Final = "tensorlang search 1"
 _ALGORITHM: Final = "algorithm"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Landscape:
     """The configurations of a finished search."""
 

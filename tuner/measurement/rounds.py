@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
+
+from tensorlang.frozen import frozen
 
 if TYPE_CHECKING:
     from tensorlang.tuner.measurement.telemetry import State
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 Clock = Callable[[], int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ratio:
     """Slower over faster, paired by round: the median and its 95 % interval."""
 
@@ -33,7 +34,7 @@ class Ratio:
         return f"{self.median:.2f}x [{self.low:.2f}, {self.high:.2f}]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timing:
     """Seconds per call: one sample per round, and the calls per sample.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from statistics import median
@@ -18,6 +17,7 @@ from typing import Final
 
 from tensorlang import lazy
 from tensorlang.errors import DeviceError
+from tensorlang.frozen import frozen
 from tensorlang.runtime.cuda import driver as cuda_driver
 
 with lazy.modules(__name__):  # optional
@@ -42,7 +42,7 @@ _SMI_SECONDS: Final = 20
 _BUS_ID: Final = 32  # characters
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class State:
     """A GPU at one moment."""
 

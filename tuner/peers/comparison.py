@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError
+from tensorlang.frozen import frozen
 from tensorlang.ops.nn.convolution_problem import convolution
 from tensorlang.ops.nn.winograd_packing import CONVOLUTION
 from tensorlang.ops.spec.examples import arguments
@@ -45,7 +45,7 @@ _PLAIN: Final[dict[str, tuple[object, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """A call to be timed, and whether it allocates its result."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Final
 
 from tensorlang.errors import ArgumentError, TuningError
+from tensorlang.frozen import frozen
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.pins import ALGORITHM, value_of
 from tensorlang.scheduling.knobs import Choice, Domain, Value
@@ -28,7 +29,7 @@ WAIT: Final = 60.0  # seconds in all for waiting for the device
 _CALL: Final = re.compile(r"\s*([\w.-]+)\((.*)\)\s*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contest:
     """The result of a contest."""
 
@@ -148,7 +149,7 @@ def compare(
         return candidates, contest(run, worker, candidates)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effect:
     """What a knob's value gives a configuration."""
 

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Final
 
 from tensorlang.errors import TuningError
+from tensorlang.frozen import frozen
 from tensorlang.tuner.measurement.rounds import Ratio, paired_ratio
 from tensorlang.tuner.workers.client import Worker
 from tensorlang.tuner.workers.process import Died, Silent
@@ -36,7 +37,7 @@ Samples = dict[str, list[float]]
 Left = Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entrant:
     """A candidate of the finals and its known time."""
 

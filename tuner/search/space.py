@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ops.kernels import building
 from tensorlang.scheduling import Knobs
 from tensorlang.scheduling.knobs import Choice, Domain, Integer, V, Value
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 ALGORITHM: Final = "algorithm"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Point:
     """A scheduled configuration."""
 
@@ -171,7 +172,7 @@ class Space:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Named:
     """An Optuna trial that uses the names from `parameter`."""
 

@@ -33,12 +33,12 @@ records based on this model are marked (`Record.static`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.codegen.simt.host import data_of, host_program, launches
 from tensorlang.errors import TuningError
+from tensorlang.frozen import frozen
 from tensorlang.ir.collectives import WARP
 from tensorlang.machine.gpus import LAUNCH, Gpu, gpu_of
 from tensorlang.runtime import host_program as hosting
@@ -57,7 +57,7 @@ _BARRIER: Final = 30.0
 _SCHEDULERS: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StaticCost:
     """The estimate of one call and its main parts."""
 
@@ -116,7 +116,7 @@ def _names(
     return {name: sizes.get(spec.name, 1) for name, spec in named}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Launch:
     """A launch of a number of blocks on a GPU."""
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from tensorlang.frozen import frozen
 
 if TYPE_CHECKING:
     from tensorlang.machine.gpus import Gpu
@@ -44,7 +45,7 @@ _MEMORY: Final = re.compile(
 _WIDTH: Final = re.compile(r"\.(?:U|S)?(8|16|64|128)\b")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instructions:
     """A kernel's instructions, weighted by enclosing loops."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 from tensorlang import lazy
 from tensorlang.errors import TuningError
+from tensorlang.frozen import frozen
 from tensorlang.scheduling.knobs import Choice, Domain, Value
 from tensorlang.tuner.workers.protocol import Candidate, Outcome
 
@@ -19,7 +19,7 @@ with lazy.modules(__name__):  # slow to import
 _LONGEST_NAME: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One finished trial."""
 

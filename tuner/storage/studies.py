@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError, TensorlangError
+from tensorlang.frozen import frozen
 from tensorlang.tuner.storage import databases, tables
 from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.storage.tables import Stored
@@ -26,7 +26,7 @@ LONGEST_NAME: Final = 500  # longer ones are cut
 ENOUGH: Final = 29
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class About:
     """What a study tunes."""
 
@@ -47,7 +47,7 @@ class About:
             return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reached:
     """What a run that came to its end says about its study."""
 
@@ -69,7 +69,7 @@ class Reached:
             return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Study:
     """A study of a storage."""
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import lazy
 from tensorlang.errors import TuningError
+from tensorlang.frozen import frozen
 from tensorlang.scheduling.knobs import Value
 from tensorlang.tuner.storage import rows
 from tensorlang.tuner.storage.rows import Row
@@ -47,7 +47,7 @@ _LAST: Final = (1 << 31) - 1  # no key is greater
 SOME: Final = 2048  # trials of a large study: the latest, and the fastest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stored:
     """A trial in the database."""
 

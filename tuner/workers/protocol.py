@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from math import isfinite
 from typing import Any, Final
 
 from tensorlang.errors import TuningError
+from tensorlang.frozen import frozen
 from tensorlang.scheduling.knobs import Choice, Domain, Integer, Value
 
 OK: Final = "ok"
@@ -36,7 +37,7 @@ class Disturbed(TuningError):  # noqa: N818 - an event, told as an outcome
     """The worker lacks memory or a disk, and is replaced."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A configuration: an algorithm and knob values."""
 
@@ -57,7 +58,7 @@ class Candidate:
         return f"{self.algorithm}({settings})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """The outcome of a candidate."""
 

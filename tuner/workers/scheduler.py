@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from math import inf
 from typing import Any, Final, Protocol
 
 from tensorlang.errors import TensorlangError
+from tensorlang.frozen import frozen
 from tensorlang.ir.digest import digest
 from tensorlang.ir.nodes import Function
 from tensorlang.ops.kernels import building
@@ -24,7 +25,7 @@ from tensorlang.workload import Workload
 _RECENT: Final = 16  # schedules that are kept until they are built
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scheduled:
     """The result of a schedule function."""
 

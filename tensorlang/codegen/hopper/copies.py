@@ -11,7 +11,7 @@ to five dimensions, a tile has one index along all but two, as in a batch of mat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import prod
 from operator import add
@@ -25,6 +25,7 @@ from tensorlang.codegen.hopper.layouts import (
     swizzle_of,
 )
 from tensorlang.errors import CodegenError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.simplification.conditions import conjuncts
@@ -34,7 +35,7 @@ from tensorlang.machine.gpus import MAPPED
 _LARGEST = 256  # rows or columns of a box
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copy:
     """A copy of a whole tile, `to[.., i, j] = source[.., row + i, .., column + j]`.
 

@@ -6,9 +6,9 @@ The template has a macro of the same name for each of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.dtypes import boolean
 from tensorlang.ir.gpu_effects import RANKS
 from tensorlang.ir.nodes import Buffer, Call, Evaluate, Expr, ExprLike, Load, Node
@@ -30,7 +30,7 @@ def effect(name: str, *args: ExprLike) -> Evaluate:
     return Evaluate(Call(name, tuple(map(_expr, args)), boolean))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorMap:
     """Arguments of `cuTensorMapEncodeTiled` for a bulk copy.
 

@@ -8,10 +8,10 @@ are bitwise those of separate launches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.codegen.simt.host import Launch, data_of, launches
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Buffer, Expr, Function, Var, as_expr
 
@@ -20,7 +20,7 @@ _HEAD: Final = 64  # of these, for the number of sets and padding
 _TAKEN: Final = {"sets", "set", "block", "middle", "end", "count", "first"}  # names
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MultiTensorLaunch:
     """A launch that serves many sets."""
 

@@ -13,8 +13,8 @@ less than the smallest coefficient, threads access disjoint elements.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, reads, touches, writes
 from tensorlang.ir.integers.bounds import bounds, counted
@@ -24,7 +24,7 @@ from tensorlang.ir.simplification.conditions import conjuncts
 from tensorlang.ir.visit import children, nodes_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """An access: thread coefficients, block-uniform part, range of the rest."""
 

@@ -16,11 +16,12 @@ where they would have side effects (sums, atomic updates, faults) or might not t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
 from tensorlang.codegen.names import Names
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, reads, writes
 from tensorlang.ir.dtypes import boolean
@@ -29,7 +30,7 @@ from tensorlang.ir.visit import rebuild, walk
 _SHORT: Final = 4  # statements of a body that is duplicated anyway
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lanes:
     """Lanes under a condition."""
 

@@ -11,10 +11,11 @@ reduce(sum, s[vr], x[vr, vk])
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorlang.codegen.blocks import spatial_guard
 from tensorlang.errors import CodegenError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import blocks, free_vars, loops
 from tensorlang.ir.visit import substitute, walk
@@ -22,7 +23,7 @@ from tensorlang.ir.visit import substitute, walk
 THREAD = "thread."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fold:
     """A perfect nest around one block that threads reduce together."""
 

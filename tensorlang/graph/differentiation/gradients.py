@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeAlias, TypeVar
 
 from tensorlang.errors import GraphError, OperatorError
+from tensorlang.frozen import frozen
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import (
     REPLAYING,
@@ -35,7 +35,7 @@ B = TypeVar("B", bound=Callable[..., OpResult])
 _FLOATS: Final = ("f16", "bf16", "f32", "f64")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """A node whose gradient is needed."""
 

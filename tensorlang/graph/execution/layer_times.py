@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from statistics import median
 
+from tensorlang.frozen import frozen
 from tensorlang.graph.execution.binding import Bound
 from tensorlang.graph.values import Node
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LayerTime:
     """A node and its median time in seconds."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+
+from tensorlang.frozen import frozen
 
 # a tensor's elements, or a key's words
 Storage: TypeAlias = np.ndarray
@@ -31,7 +32,7 @@ def is_set(array: Storage) -> bool:
     return bool(array.reshape(-1)[0])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Loop:
     """A loop bound to memory."""
 
@@ -57,7 +58,7 @@ class Loop:
             yield n
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Back:
     """The backward pass of a loop, which reruns it and saves the input of each turn."""
 

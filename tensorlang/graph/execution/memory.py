@@ -9,13 +9,14 @@ size).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd
+
+from tensorlang.frozen import frozen
 
 ALIGNED = 64  # bytes: a cache line, and a vector
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lifetime:
     """A value that needs memory, with its live range."""
 

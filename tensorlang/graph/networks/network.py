@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorlang.errors import ArgumentError
+from tensorlang.frozen import frozen
 from tensorlang.graph.execution.running import KEPT, sizes_of
 from tensorlang.graph.networks.context import Context, input_arrays
 from tensorlang.graph.networks.weights import (
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from tensorlang.graph.execution.running import Input, Result
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pure:
     """A program whose references became inputs and outputs."""
 

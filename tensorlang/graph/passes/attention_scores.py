@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from tensorlang.frozen import frozen
 from tensorlang.graph.differentiation.gradients import arguments_of
 from tensorlang.graph.networks.leaves import ConstantTensor
 from tensorlang.graph.values import Argument, Node, Tensor, Value
@@ -16,7 +17,7 @@ _SCALES: Final = ("math.multiply", "math.divide")
 _HIDING: Final = -(2.0**96)  # any score that is added to less is lost, in f32 and bf16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scores:
     """A product of queries and keys, and what is done to it."""
 

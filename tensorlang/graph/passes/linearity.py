@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import KeyReuseError
+from tensorlang.frozen import frozen
 from tensorlang.graph.values import Key, Node, Value, values_in
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _VERBS: Final = {"random.split": "split", _FOLD: "folded"}
 _MOVES: Final = {"element", "let", "read", "call", "if", "for", "while"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Use:
     """A use of a key: how, where and, for folding, with which number."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.errors import ParseError
+from tensorlang.frozen import frozen
 
 MAX_CHARACTERS: Final = 1 << 22
 MAX_TOKENS: Final = 500_000
@@ -31,7 +31,7 @@ _OPENING: Final = "([{"
 _CLOSING: Final = ")]}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Token:
     """A token."""
 

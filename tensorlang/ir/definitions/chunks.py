@@ -9,9 +9,10 @@ conditions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.definitions.frontend import (
     Body,
     Tensor,
@@ -32,7 +33,7 @@ WHOLE: Final = 0
 REST: Final = 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Folded:
     """The results of chunks: of whole ones, and of all."""
 
@@ -52,7 +53,7 @@ class Folded:
 Value: TypeAlias = "Callable[[int, Index, Index], Expr | tuple[Expr, ...]]"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Parts:
     """The chunks of rows; their indices are `(part, m, i)`, without an `m` of 1."""
 

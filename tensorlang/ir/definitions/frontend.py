@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, overload
 
 from tensorlang.errors import IRError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import names
 from tensorlang.ir.definitions.reducers import builtin
@@ -42,7 +43,7 @@ class _Body:
 _BODY: ContextVar[_Body | None] = ContextVar("body", default=None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Tensor:
     """A named array of a definition: indexing gives a load; `stage` computes it.
 
@@ -85,7 +86,7 @@ class Tensor:
         return self.read_as or self.buffer.dtype
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ReduceAxis(ir.Operand):
     """An axis to reduce over; usable in expressions like a number."""
 
@@ -109,7 +110,7 @@ class ReduceAxis(ir.Operand):
         raise IRError(f"the axis {self.name} has no value while the program is built")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Reduction(ir.Operand):
     """The result of `sum(...)` and the like: only as the whole body of a `compute`."""
 
@@ -129,7 +130,7 @@ class Reduction(ir.Operand):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Stage:
     """One block with its loops, its outputs, and the tensors it reads."""
 

@@ -15,13 +15,14 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError
+from tensorlang.frozen import frozen
 from tensorlang.ir.definitions.elementwise import NARROW, elements, stored, wide
 from tensorlang.ir.definitions.frontend import (
     Body,
@@ -95,7 +96,7 @@ def behind(made: Tensor, *others: Tensor) -> Tensor:
     return replace(made, stage=stage)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Rows:
     """An array viewed as rows along its second dimension, or along others."""
 

@@ -23,6 +23,7 @@ from operator import and_
 from typing import Final, TypeAlias
 
 from tensorlang.errors import OperatorError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.definitions.elementwise import NARROW, stored, wide
@@ -94,7 +95,7 @@ def adjoint(
     return tuple(reshaped(each, given.shape) for each, given in pairs)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """A contribution to a gradient: one access of one block, as a scatter."""
 
@@ -729,7 +730,7 @@ def _in_order(slope: ir.Expr, value: ir.Expr, load: ir.Load) -> ir.Expr:
     return slope
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Copy:
     """A stage that reads elements, as they are."""
 

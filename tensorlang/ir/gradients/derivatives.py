@@ -14,10 +14,10 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tensorlang.errors import OperatorError
+from tensorlang.frozen import frozen
 from tensorlang.ir import intrinsics
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
@@ -28,14 +28,14 @@ from tensorlang.ir.visit import children, fresh, substitute
 Product: TypeAlias = "tuple[tuple[ir.Expr, int], ...]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sum:
     """Products with their coefficients."""
 
     terms: tuple[tuple[Product, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branch:
     """One slope where a condition holds, another one elsewhere."""
 

@@ -9,8 +9,8 @@ where `total[i]` is the sum over k of x[i, k], a stage of the definition.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.gradients.derivatives import (
     ZERO,
@@ -26,7 +26,7 @@ from tensorlang.ir.nodes import Binary, Buffer, Expr, Load, Node, Unary, Var
 from tensorlang.ir.visit import holds, rebuild, rewriter, substitute
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownSum:
     """A sum that a stage computes."""
 

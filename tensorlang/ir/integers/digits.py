@@ -15,12 +15,12 @@ A loop whose digits all agree is *fixed*: different iterations never touch one e
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import gcd
 from typing import Final, TypeAlias
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.indices import FAR, Extents, Slice, linear, slice_of, spread
 from tensorlang.ir.integers.polynomials import Poly
@@ -34,7 +34,7 @@ Cuts: TypeAlias = Mapping[Var, tuple[int, ...]]
 _KEPT: Final = 1 << 12  # cached results: schedules repeat their queries
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Equation:
     """`sum(coefficient * digit difference) + slack = 0`, slack in low..high."""
 
@@ -138,7 +138,7 @@ def _never_negative(atom: Expr, loops: Collection[Var]) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Solution:
     """The digits of each loop, and those on which two iterations must agree."""
 

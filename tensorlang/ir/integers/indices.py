@@ -9,11 +9,11 @@ Both are over the integers: an index does not wrap.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 from typing import Final, TypeAlias
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.integers.intervals import Interval, within
 from tensorlang.ir.integers.polynomials import Poly, Polys, term
 from tensorlang.ir.nodes import Binary, Const, Expr, Var
@@ -95,7 +95,7 @@ def linear(expr: Expr) -> Poly:
     return _LINEAR[expr]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slice:
     """`(var // start) % size`, or `var // start` without a size."""
 

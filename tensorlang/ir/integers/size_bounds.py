@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.nodes import Binary, Buffer, Const, Expr, Function, Var
 
 MOST_BYTES: Final = 1 << 48  # of an array: the bits of an address
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Size:
     """The upper end of a size's range."""
 

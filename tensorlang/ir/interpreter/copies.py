@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.interpreter.evaluate import evaluate
 from tensorlang.ir.interpreter.state import fault
 from tensorlang.ir.interpreter.watch import watch
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Call
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Copy:
     """One store: its place, and the lanes that started it."""
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tensorlang.errors import ParseError
+from tensorlang.frozen import frozen
 from tensorlang.ir.dtypes import DType, boolean, f32, i64
 from tensorlang.ir.nodes import Buffer, Const, Reducer, Var
 from tensorlang.ir.text.limits import fault
 from tensorlang.ir.text.syntax import name_fault, split_dtype
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """The names in scope at a place of the text."""
 

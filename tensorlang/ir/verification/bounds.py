@@ -10,9 +10,10 @@ the length of x is refused, although valid for an empty x.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tensorlang.errors import IRError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.contents import free_vars
@@ -34,7 +35,7 @@ def check_bounds(func: ir.Function) -> None:
     _Bounds(func.name, needed.lets).visit(func.body, _Around())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Around:
     """The enclosing loops and the values of variables, as polynomials.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import GraphError
+from tensorlang.frozen import frozen
 
 Array: TypeAlias = np.ndarray
 # maps distances to weights
@@ -25,7 +25,7 @@ _ROUNDED: Final[Mapping[str, Callable[[Array], Array]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """An axis to be resized."""
 

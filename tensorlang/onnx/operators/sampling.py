@@ -7,7 +7,6 @@ images and places have gradients.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
+from tensorlang.frozen import frozen
 from tensorlang.graph.values import Tensor
 from tensorlang.onnx.operators.gathering import known_shape
 from tensorlang.onnx.reading import Results, reads
@@ -55,7 +55,7 @@ def grid_sample(
     return nn.transpose(total, [0, x.ndim - 1, *range(1, x.ndim - 1)])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Line:
     """A dimension of images."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
+from tensorlang.frozen import frozen
 from tensorlang.graph.specs import Extent
 from tensorlang.graph.values import Tensor
 from tensorlang.onnx.folding import to_value
@@ -79,7 +80,7 @@ def reach_of(
     return tuple((n - 1) * by + 1 for n, by in zip(sizes, dilations, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Windows:
     """Windows of images, per spatial dimension."""
 

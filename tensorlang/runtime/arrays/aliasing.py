@@ -9,9 +9,9 @@ split a nest into parts, their elements must be shown to be disjoint.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, touches
 from tensorlang.ir.integers.bounds import Range, counted, prove
@@ -21,7 +21,7 @@ from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import children, substitute, walk
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Part:
     """A place where the output is stored: a block, or a statement outside any block."""
 

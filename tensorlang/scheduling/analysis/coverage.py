@@ -7,8 +7,9 @@ After splits and fusions an axis is a mixed-radix number whose digits are loops:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.indices import Slice, divided, linear, slice_of
 from tensorlang.ir.integers.polynomials import Poly, number
@@ -16,7 +17,7 @@ from tensorlang.ir.nodes import Binary, Block, Compare, Expr, Var
 from tensorlang.ir.simplification.conditions import conjuncts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bound:
     """A guard that says `axis < limit`."""
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import combinations_with_replacement, product
 from typing import Any, Final
 
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import ACCESSES, buffers_of
 from tensorlang.ir.contents import allocations, contents, free_vars, writes
@@ -31,7 +32,7 @@ _UNLIMITED: Final = 1 << 48
 _KEPT: Final = 1 << 10  # cached scans of blocks: most steps leave blocks unchanged
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Touch:
     """An access: its buffer, its kind, and its indices in terms of loops.
 
@@ -47,7 +48,7 @@ class Touch:
     folds: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dependence:
     """The loops (of those in question) that may carry a dependence, and why.
 

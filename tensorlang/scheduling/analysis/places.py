@@ -7,9 +7,9 @@ loop `at`, or the function's outermost statements.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.integers.bounds import prove
 from tensorlang.ir.integers.indices import linear
@@ -21,7 +21,7 @@ from tensorlang.scheduling.analysis.facts import ranges_at
 from tensorlang.scheduling.analysis.regions import Range, of_extent, relax
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """A block seen from one of the loops around it, or from the function (`at` None).
 

@@ -7,9 +7,10 @@ accesses `i*32 .. i*32+31`. A dimension without bounds of constant size is taken
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.indices import divided, linear, remainder
@@ -17,7 +18,7 @@ from tensorlang.ir.integers.polynomials import Poly, number
 from tensorlang.ir.visit import children, holds
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Range:
     """The integers `low .. high`, both ends included."""
 
@@ -34,7 +35,7 @@ Region: TypeAlias = tuple[Range, ...]
 Ranges: TypeAlias = Mapping[ir.Var, Range | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Access:
     """An access in the program text, with its indices.
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import Access, buffers_of, change_accesses, moved
 from tensorlang.ir.dtypes import i64
@@ -163,7 +164,7 @@ def at_once(store: ir.Store) -> tuple[str, ...]:
     return tuple(hint for hint in store.hints if hint != "async")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copy:
     """A block's axes over a region: `at` in the buffer, `local` in the tile.
 

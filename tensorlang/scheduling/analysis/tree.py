@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, contains, names, structure
 from tensorlang.ir.text.syntax import name_fault
@@ -262,7 +263,7 @@ def swap(stmt: ir.Stmt, old: ir.Stmt, new: ir.Stmt) -> ir.Stmt:
     return _Swap(old, new)(stmt)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen
 class _Swap:
     """Replaces a statement; an object, as a function that calls itself is garbage."""
 

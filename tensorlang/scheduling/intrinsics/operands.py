@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import Access, change_accesses, moved
 from tensorlang.ir.dtypes import i64
@@ -14,7 +14,7 @@ from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.visit import fresh, substitute, walk
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operand:
     """The location of an intrinsic's operand: a buffer, an origin, its dimensions.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.instructions import DOT_PRODUCTS, MATRIX_PRODUCTS
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import i64, u8
@@ -24,7 +24,7 @@ from tensorlang.scheduling.intrinsics.dots import SIGN, dot_name, layouts
 from tensorlang.scheduling.intrinsics.matrices import HEIGHTS, matrix_name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorIntrinsic:
     """An intrinsic: its semantics, its implementation, and the features required."""
 

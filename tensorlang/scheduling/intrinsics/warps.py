@@ -17,11 +17,11 @@ of the tile from memory; in the implementation the lanes share their operands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import Var
 from tensorlang.ir.text.parser import parse
@@ -46,7 +46,7 @@ _TURNED_ROWS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Operand:
     """`a` or `b`: indexed [row, step], [step, row] (`t`), or stored by columns (`c`).
 
@@ -86,7 +86,7 @@ class _Operand:
         return f"{depth}, {rows}" if self.how == "t" else f"{rows}, {depth}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Form:
     """An element type: its dtype, the steps of an instruction, the factors."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, names, reads, writes
 from tensorlang.ir.integers.indices import linear
@@ -30,7 +30,7 @@ from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.steps.epilogue import fuse_epilogue
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pointwise:
     """A block that computes one element at a time: lets, then one store."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import names
 from tensorlang.ir.integers.indices import linear
@@ -178,7 +178,7 @@ def _with(items: tuple[ir.Expr, ...], axis: int, new: ir.Expr) -> tuple[ir.Expr,
     return (*items[:axis], new, *items[axis:])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Factor:
     """One use of `rfactor`: the block at `path`, alone from `path[top]` on."""
 

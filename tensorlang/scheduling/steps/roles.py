@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import reduce
 from operator import and_, mul
@@ -12,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import WARP, WARPGROUP
 from tensorlang.ir.contents import free_vars, loops, names, reads, writes
@@ -36,7 +36,7 @@ _PRODUCER: Final = 40  # registers of a thread that copies
 _MOST: Final = 240  # registers of a thread in a role
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Program:
     """What a block runs: a path from its outermost statement to the staged loop."""
 
@@ -61,7 +61,7 @@ class _Program:
         return number
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Ring:
     """The staged buffers with their stages, and the names of the barrier objects."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from dataclasses import replace as with_fields
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import blocks, free_vars, reads, writes
 from tensorlang.ir.dtypes import i64
@@ -15,7 +15,7 @@ from tensorlang.scheduling.analysis.extents import steady
 from tensorlang.scheduling.analysis.legality import legality
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parts:
     """A loop's body: allocations kept, staged buffers, their copies, and the rest."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import blocks, free_vars, names, writes
 from tensorlang.ir.dtypes import i64
@@ -30,7 +31,7 @@ from tensorlang.scheduling.steps.warps import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Nest:
     """Perfectly nested loops around one block."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tensorlang.errors import ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.collectives import WARP
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
@@ -32,7 +32,7 @@ from tensorlang.scheduling.intrinsics.tensor import TensorIntrinsic
 THREADS = "thread.x"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lanes:
     """A block in the loops of one thread."""
 
