@@ -178,8 +178,9 @@ def _advice(url: str) -> str:
 
 def _file(url: str) -> Path | None:
     """The SQLite file of a URL."""
-    named = url.startswith(_SQLITE) and not is_in_memory(url)
-    return Path(url.removeprefix(_SQLITE).partition("?")[0]) if named else None
+    if not url.startswith(_SQLITE) or is_in_memory(url):
+        return None
+    return Path(str(sqlalchemy.make_url(url).database))  # which decodes %20
 
 
 def _opened(url: str) -> optuna.storages.RDBStorage:

@@ -308,6 +308,14 @@ def test_a_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_has_the_name_that_sqlalchemy_gives_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a%20b.db"
+    Trials(url, "study").add(row())
+    assert (tmp_path / "a b.db").exists()
+    assert (tmp_path / "a b.db.lock").exists()
+    assert [study.name for study in studies.every(url)] == ["study"]
+
+
 def test_what_only_reads_makes_no_file(tmp_path: Path) -> None:
     missing = f"sqlite:///{tmp_path}/typo.db"
     said = f"{missing} cannot be used: there is no {tmp_path}/typo.db"
