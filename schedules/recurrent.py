@@ -69,8 +69,8 @@ def _phase(s: Schedule, knobs: Knobs, products: str, cell: str) -> None:
     if 0 in known:  # nothing to do, and no parts of it
         return
     cycles = prod(known) * vectors / core.products
-    for part in _by_rows(s, products, row, tall):
-        _tile(s, part, core.lanes, tall)
+    for part, height in _by_rows(s, products, row, tall):
+        _tile(s, part, core.lanes, height)
     row, unit = s.loops(cell)[-2:]
     outer, lane = s.split(unit, [None, units])
     s.reorder(outer, row, lane)
@@ -80,18 +80,22 @@ def _phase(s: Schedule, knobs: Knobs, products: str, cell: str) -> None:
         s.parallel(strip)
 
 
-def _by_rows(s: Schedule, block: str, row: str, tall: int) -> list[str]:
-    """The blocks of whole tiles of rows, and of those left."""
+def _by_rows(s: Schedule, block: str, row: str, tall: int) -> list[tuple[str, int]]:
+    """The blocks of tiles of rows, each with the rows of a tile.
+
+    What is left after whole tiles goes by tiles of a third of the height, and so on.
+    """
     rows = extent(s, row)
     if tall == 1 or (rows is not None and (rows % tall == 0 or rows < tall)):
-        return [block]
-    return cut_at(s, block, row, whole_steps(s, loop_named(s, row).extent, tall))
+        return [(block, tall if rows is None else min(tall, rows))]
+    whole, left = cut_at(s, block, row, whole_steps(s, loop_named(s, row).extent, tall))
+    return [(whole, tall), *_by_rows(s, left, s.loops(left)[-4], max(tall // 3, 1))]
 
 
 def _tile(s: Schedule, block: str, lanes: int, tall: int) -> None:
     """Keep the sums of a tile of rows in registers."""
     row, depth, gate, unit = s.loops(block)[-4:]
-    outer, row = s.split(row, [None, min(tall, extent(s, row) or 1)])
+    outer, row = s.split(row, [None, tall])
     vector, lane = s.split(unit, [None, min(lanes, extent(s, unit) or lanes)])
     s.reorder(outer, depth, row, gate, vector, lane)
     write, _ = s.cache_write(block, written(s, block), "register", at=outer)

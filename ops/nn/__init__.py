@@ -102,6 +102,8 @@ from tensorlang.ops.nn.recurrent import gru_cell as gru_cell
 from tensorlang.ops.nn.recurrent import lstm as lstm
 from tensorlang.ops.nn.recurrent import lstm_cell as lstm_cell
 from tensorlang.ops.nn.recurrent import rnn as rnn
+from tensorlang.ops.nn.recurrent_gradient import gru_gates_grad as gru_gates_grad
+from tensorlang.ops.nn.recurrent_gradient import lstm_gates_grad as lstm_gates_grad
 from tensorlang.ops.nn.resampling import resample as resample
 from tensorlang.ops.nn.rotary import rotary as rotary
 from tensorlang.ops.nn.slicing import slice as slice

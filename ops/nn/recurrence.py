@@ -30,97 +30,93 @@ class Place(NamedTuple):
     j: ir.Expr
 
 
-def packed(r: ir.Tensor, gates: range, name: str = "packed") -> ir.Tensor:
+def packed(
+    r: ir.Tensor, gates: range, name: str = "packed", *, transposed: bool = False
+) -> ir.Tensor:
     """Weights of some gates as `[strips, depth, gates, units]`, with zeros at the end.
 
     Args:
         r: The weights of all gates, `[gates * size, size]`.
+        gates: Which gates; the only one if transposed.
         name: The name of the result.
+        transposed: Whether products are with columns of `r`, not with rows.
     """
     size, units = r.shape[1], 1 << (SUMS // len(gates)).bit_length() - 1
 
     def element(s: ir.Expr, k: ir.Expr, g: ir.Expr, u: ir.Expr) -> ir.Expr:
         unit = s * units + u
         near = ir.binary("min", unit, size - 1)
-        weight = r[(gates.start + g) * size + near, k]
+        row = (gates.start + g) * size + near
+        weight = r[k, near] if transposed else r[row, k]
         return ir.select(unit < size, weight, ir.as_expr(0).cast(r.dtype))
 
-    shape = (size + (units - 1)) // units, size, len(gates), units
+    depth = r.shape[0] if transposed else size
+    shape = (size + (units - 1)) // units, depth, len(gates), units
     return ir.compute(shape, element, name)
 
 
-class Recurrence:
+class Steps:
     """A loop along sequences, whose steps are `phase`s.
 
     Args:
-        gates: Products with the inputs, `[length, batch, gates * size]`.
-        h: The first state, `[batch, size]`.
+        length: The number of steps.
+        dtype: The type of the state.
+        shape: Its shape, `[batch, size]`.
         lengths: The lengths of the sequences, `[batch]`, or None if all are whole.
         reverse: Whether the last input comes first.
     """
 
     def __init__(
-        self, gates: ir.Tensor, h: ir.Tensor, lengths: ir.Tensor | None, reverse: bool
+        self,
+        length: ir.Expr,
+        dtype: ir.DType,
+        shape: Sequence[ir.Expr],
+        lengths: ir.Tensor | None,
+        reverse: bool,
     ) -> None:
-        self._gates, self._h, self._lengths = gates, h, lengths
-        self._reverse = reverse
-        self._length = gates.buffer.shape[0]
-        self._read = [gates, h, *([] if lengths is None else [lengths])]
-        self._more: dict[ir.Buffer, ir.Tensor] = {}
-        self._y, self._state = (
-            ir.Buffer(name, h.dtype, (length, *h.buffer.shape))
-            for name, length in (("y", self._length), ("state", self._length + 1))
-        )
-        self._made = [self._y, self._state]
+        self.length, self.dtype = length, dtype
+        self.wide = ir.wide(ir.as_expr(0).cast(dtype)).dtype
+        self.rows, self.size = shape
+        self._lengths, self._reverse = lengths, reverse
+        self._read: list[ir.Tensor] = [] if lengths is None else [lengths]
+        self._made: list[ir.Buffer] = []
 
-    def held(self, name: str, first: ir.Tensor) -> ir.Buffer:
-        """A further state, with its value before the first step."""
-        made = self.temporary(name, first.dtype)
-        self._more[made] = first
-        self._read.append(first)
-        return made
+    def reads(self, *arrays: ir.Tensor | None) -> None:
+        """Take arrays that its blocks read."""
+        self._read += [array for array in arrays if array is not None]
 
-    def temporary(self, name: str, dtype: ir.DType) -> ir.Buffer:
-        """A number for each unit of each row."""
-        made = ir.Buffer(name, dtype, self._h.buffer.shape)
+    def units(
+        self,
+        name: str,
+        dtype: ir.DType,
+        *before: ir.ExprLike,
+        each: int = 1,
+    ) -> ir.Buffer:
+        """An array of `each` numbers for each unit of each row.
+
+        Args:
+            before: Dimensions before those, such as the number of steps.
+        """
+        shape = (*map(ir.as_expr, before), self.rows, each * self.size)
+        made = ir.Buffer(name, dtype, shape)
         self._made.append(made)
         return made
 
-    def before(self, t: ir.Expr, b: ir.Expr, j: ir.Expr) -> ir.Expr:
-        """The state before a step."""
-        return ir.wide(ir.Load(self._state, (t, b, j)))
-
-    def of_input(self, at: Place, gate: int) -> ir.Expr:
-        """The product of a gate with the input of a step."""
-        size = self._h.buffer.shape[1]
-        return ir.wide(self._gates[self._at(at.t), at.b, gate * size + at.j])
-
-    def _at(self, t: ir.Expr) -> ir.Expr:
+    def position(self, t: ir.Expr) -> ir.Expr:
         """The position of a step in the sequences."""
-        return self._length - 1 - t if self._reverse else t
+        return self.length - 1 - t if self._reverse else t
 
-    def after(self, at: Place, h: ir.Expr, *more: ir.Expr) -> ir.Stmt:
-        """Store the states after a step, and what is shown of the first of them."""
-        t, *unit = at
-        shown, dtype = h, self._h.dtype
-        kept = zip([self._state, *self._more], [h, *more], strict=True)
-        stores = []
-        for held, value in kept:
-            place = (t + 1, *unit) if held is self._state else (*unit,)
-            new = ir.stored(value, held.dtype)
-            if self._lengths is not None:
-                old = ir.Load(held, (t, *unit) if held is self._state else (*unit,))
-                new = ir.select(self._there(at), new, old)
-            stores.append(ir.Store(held, place, new))
-        if self._lengths is not None:
-            shown = ir.select(self._there(at), h, ir.as_expr(0).cast(h.dtype))
-        place = (self._at(t), *unit)
-        return ir.seq(stores, ir.Store(self._y, place, ir.stored(shown, dtype)))
-
-    def _there(self, at: Place) -> ir.Expr:
+    def there(self, at: Place) -> ir.Expr:
         """Whether a sequence has an input at a step."""
-        assert self._lengths is not None
-        return self._lengths[at.b].cast(ir.i64) > self._at(at.t)
+        if self._lengths is None:
+            return ir.as_expr(True)
+        return self._lengths[at.b].cast(ir.i64) > self.position(at.t)
+
+    def where(self, at: Place, value: ir.Expr, other: ir.ExprLike) -> ir.Expr:
+        """A value at the steps that a sequence has, and another beyond them."""
+        if self._lengths is None:
+            return value
+        return ir.select(self.there(at), value, ir.as_expr(other).cast(value.dtype))
 
     def phase(
         self,
@@ -137,13 +133,12 @@ class Recurrence:
             factor: What they are multiplied by, at a step, a row and an input.
             cell: Stores what is made at a place from sums.
         """
-        rows, size = self._h.buffer.shape
         strips, depth, gates, units = w.buffer.shape
-        kind = ir.wide(ir.as_expr(0).cast(self._h.dtype)).dtype
-        sums = ir.Buffer(name, kind, (rows, strips, gates, units))
+        kind = self.wide
+        sums = ir.Buffer(name, kind, (self.rows, strips, gates, units))
         self._made.append(sums)
         self._read.append(w)
-        extents = {"s": strips, "b": rows, "k": depth, "g": gates, "u": units}
+        extents = {"s": strips, "b": self.rows, "k": depth, "g": gates, "u": units}
         s, b, k, g, u = axes = [
             ir.nests.axis(f"{name}_{n}", extent, "reduction" if n == "k" else "spatial")
             for n, extent in extents.items()
@@ -156,7 +151,10 @@ class Recurrence:
         products = _nest(name, step, axes, ir.Reduce(add, (sums,), to, (term,)))
         name = f"{name}_cell"
         step = self._step(name, "ordered")
-        row, unit = ir.nests.axis(f"{name}_b", rows), ir.nests.axis(f"{name}_j", size)
+        row, unit = (
+            ir.nests.axis(f"{name}_{n}", extent)
+            for n, extent in (("b", self.rows), ("j", self.size))
+        )
 
         def total(gate: int) -> ir.Expr:
             j = unit.var
@@ -167,35 +165,133 @@ class Recurrence:
 
     def _step(self, name: str, kind: str) -> ir.Axis:
         return ir.Axis(
-            ir.Var(f"v{name}_step", ir.i64), kind, self._length, ir.Var(_STEP, ir.i64)
+            ir.Var(f"v{name}_step", ir.i64), kind, self.length, ir.Var(_STEP, ir.i64)
         )
 
-    def results(self, *phases: ir.Stmt) -> tuple[ir.Tensor, ...]:
-        """All outputs, the last one, and the last values of further states."""
-        last = self.temporary("last", self._h.dtype)
-
-        def first(b: ir.Expr, j: ir.Expr) -> ir.Stmt:
-            begin = ir.Store(self._state, (ir.as_expr(0), b, j), self._h[b, j])
-            more = [ir.Store(to, (b, j), x[b, j]) for to, x in self._more.items()]
-            return ir.seq(begin, more)
-
-        def end(b: ir.Expr, j: ir.Expr) -> ir.Stmt:
-            return ir.Store(last, (b, j), ir.Load(self._state, (self._length, b, j)))
-
+    def stage(
+        self,
+        first: Callable[[ir.Expr, ir.Expr], ir.Stmt],
+        phases: Sequence[ir.Stmt],
+        last: Callable[[ir.Expr, ir.Expr], ir.Stmt] | None = None,
+    ) -> ir.Stage:
+        """What happens before the first step, in each, and after the last one."""
+        step = ir.Var(_STEP, ir.i64)
         nests = ir.seq(
             self._units("first", first),
-            ir.For(ir.Var(_STEP, ir.i64), self._length, "serial", ir.seq(*phases)),
-            self._units("last", end),
+            ir.For(step, self.length, "serial", ir.seq(*phases)),
+            [] if last is None else [self._units("last", last)],
         )
-        stage = ir.Stage(nests, tuple(self._made), tuple(self._read))
-        return tuple(ir.Tensor(made, stage) for made in (self._y, last, *self._more))
+        return ir.Stage(nests, tuple(self._made), tuple(self._read))
 
     def _units(
         self, name: str, store: Callable[[ir.Expr, ir.Expr], ir.Stmt]
     ) -> ir.Stmt:
-        rows, size = self._h.buffer.shape
-        b, j = ir.nests.axis(f"{name}_b", rows), ir.nests.axis(f"{name}_j", size)
+        b, j = (
+            ir.nests.axis(f"{name}_{n}", extent)
+            for n, extent in (("b", self.rows), ("j", self.size))
+        )
         return ir.nests.nest(name, (b, j), store(b.var, j.var))
+
+
+class Recurrence(Steps):
+    """A loop along sequences from a state to the next.
+
+    Args:
+        gates: Products with the inputs, `[length, batch, gates * size]`.
+        h: The first state, `[batch, size]`.
+        lengths: As for `Steps`.
+        reverse: As for `Steps`.
+        saves: Whether the states of all steps are results too, and what is `saved`.
+    """
+
+    def __init__(
+        self,
+        gates: ir.Tensor,
+        h: ir.Tensor,
+        lengths: ir.Tensor | None,
+        reverse: bool,
+        saves: bool = False,
+    ) -> None:
+        super().__init__(
+            gates.buffer.shape[0], h.dtype, h.buffer.shape, lengths, reverse
+        )
+        self._gates, self._h, self._saves = gates, h, saves
+        self.reads(gates, h)
+        self._more: dict[ir.Buffer, ir.Tensor] = {}
+        self._y = self.units("y", h.dtype, self.length)
+        self._state = self.units("state", h.dtype, self.length + 1)
+        self._saved: list[ir.Buffer] = []
+
+    def held(self, name: str, first: ir.Tensor) -> ir.Buffer:
+        """A further state, with its value before the first step."""
+        steps = (self.length + 1,) if self._saves else ()
+        made = self.units(name, first.dtype, *steps)
+        self._more[made] = first
+        self.reads(first)
+        return made
+
+    def value(self, held: ir.Buffer, t: ir.Expr, b: ir.Expr, j: ir.Expr) -> ir.Expr:
+        """A further state before a step."""
+        return ir.wide(ir.Load(held, self._unit(held, t, b, j)))
+
+    def _unit(self, held: ir.Buffer, *at: ir.Expr) -> tuple[ir.Expr, ...]:
+        return at[len(at) - len(held.shape) :]
+
+    def before(self, t: ir.Expr, b: ir.Expr, j: ir.Expr) -> ir.Expr:
+        """The state before a step."""
+        return ir.wide(ir.Load(self._state, (t, b, j)))
+
+    def of_input(self, at: Place, gate: int) -> ir.Expr:
+        """The product of a gate with the input of a step."""
+        j = gate * self.size + at.j
+        return ir.wide(self._gates[self.position(at.t), at.b, j])
+
+    def saved(self, at: Place, *values: ir.Expr) -> ir.Stmt:
+        """Store what gradients need of a step, side by side."""
+        if not self._saves:
+            return ir.seq()
+        to = self.units("saved", self.wide, self.length, each=len(values))
+        self._saved.append(to)
+        return ir.seq(
+            ir.Store(to, (at.t, at.b, n * self.size + at.j), value)
+            for n, value in enumerate(values)
+        )
+
+    def after(self, at: Place, h: ir.Expr, *more: ir.Expr) -> ir.Stmt:
+        """Store the states after a step, and what is shown of the first of them."""
+        t, *unit = at
+        kept = zip([self._state, *self._more], [h, *more], strict=True)
+        stores = []
+        for held, value in kept:
+            new, place = ir.stored(value, held.dtype), self._unit(held, t, *unit)
+            new = self.where(at, new, ir.Load(held, place))
+            stores.append(ir.Store(held, self._unit(held, t + 1, *unit), new))
+        shown = ir.stored(self.where(at, h, 0), self.dtype)
+        return ir.seq(stores, ir.Store(self._y, (self.position(t), *unit), shown))
+
+    def results(self, *phases: ir.Stmt) -> tuple[ir.Tensor, ...]:
+        """All outputs, and the last values of all states; then what is saved."""
+        whole = [self._state, *(self._more if self._saves else ())]
+        ends = {held: self.units(f"last_{held.name}", held.dtype) for held in whole}
+
+        def first(b: ir.Expr, j: ir.Expr) -> ir.Stmt:
+            starts = {self._state: self._h, **self._more}
+            zero = ir.as_expr(0)
+            return ir.seq(
+                ir.Store(held, self._unit(held, zero, b, j), x[b, j])
+                for held, x in starts.items()
+            )
+
+        def end(b: ir.Expr, j: ir.Expr) -> ir.Stmt:
+            return ir.seq(
+                ir.Store(to, (b, j), ir.Load(held, (self.length, b, j)))
+                for held, to in ends.items()
+            )
+
+        stage = self.stage(first, phases, end)
+        made = [self._y, *(ends.get(held, held) for held in (self._state, *self._more))]
+        made += [*whole, *self._saved] if self._saves else []
+        return tuple(ir.Tensor(buffer, stage) for buffer in made)
 
 
 def _nest(name: str, step: ir.Axis, axes: Sequence[ir.Axis], body: ir.Stmt) -> ir.Stmt:

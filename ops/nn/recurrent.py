@@ -35,6 +35,7 @@ def lstm(
     lengths: Indices | None = None,
     order: Literal["ifgo", "iofg"] = "ifgo",
     reverse: bool = False,
+    saves: bool = False,
 ) -> tuple[ir.Tensor, ...]:
     """An LSTM along sequences: all outputs, the last one, and the last cell state.
 
@@ -50,30 +51,42 @@ def lstm(
             outputs there are 0. None if all are whole.
         order: The order of the gates: PyTorch's, or ONNX's.
         reverse: Whether the last input comes first.
+        saves: Whether to return what gradients need too: the outputs and the cell
+            states from before the first step on, `[length + 1, batch, size]`, and the
+            gates `i`, `f`, `g` and `o`, `[length, batch, 4 * size]`, step by step.
         out: Output arrays, three: `[length, batch, size]`, and two like `h`.
     """
     _check_sequences(gates, r, h, lengths, 4)
     ir.require(c.shape == h.shape, f"c has the shape of h, {h.shape}, not {c.shape}")
     _check_peepholes(peepholes, h.shape[1])
-    loop = Recurrence(gates, h, lengths, reverse)
-    cells, size = loop.held("cell", c), h.buffer.shape[1]
+    loop = Recurrence(gates, h, lengths, reverse, saves)
+    cells = loop.held("cell", c)
 
     def cell(at: Place, total: Sum) -> ir.Stmt:
-        before = ir.wide(ir.Load(cells, (at.b, at.j)))
+        before = loop.value(cells, *at)
+        named = {name: ir.Var(name, loop.wide) for name in (*"ifgo", "new", "shown")}
 
-        def gate(name: str, peep: ir.Expr | None = None) -> ir.Expr:
+        def let(name: str, value: ir.Expr) -> ir.Stmt:
+            return ir.Let(named[name], value)
+
+        def gate(name: str, peep: ir.Expr) -> ir.Expr:
             value = total(order.index(name)) + loop.of_input(at, order.index(name))
-            if peepholes is None or peep is None:
+            if peepholes is None:
                 return value
-            return value + ir.wide(peepholes["iof".index(name) * size + at.j]) * peep
+            weight = peepholes["iof".index(name) * loop.size + at.j]
+            return value + ir.wide(weight) * peep
 
-        kept = ir.sigmoid(gate("f", before)) * before
-        new = kept + ir.sigmoid(gate("i", before)) * ir.tanh(gate("g"))
-        state = ir.Var("new", new.dtype)
-        shown = ir.Var("shown", new.dtype)
-        value = ir.sigmoid(gate("o", state)) * ir.tanh(state)
+        n = order.index("g")
+        i, f, g, o, state, shown = named.values()
         return ir.seq(
-            ir.Let(state, new), ir.Let(shown, value), loop.after(at, shown, state)
+            let("i", ir.sigmoid(gate("i", before))),
+            let("f", ir.sigmoid(gate("f", before))),
+            let("g", ir.tanh(total(n) + loop.of_input(at, n))),
+            let("new", f * before + i * g),
+            let("o", ir.sigmoid(gate("o", state))),
+            let("shown", o * ir.tanh(state)),
+            loop.saved(at, i, f, g, o),
+            loop.after(at, shown, state),
         )
 
     return loop.results(loop.phase("gate", packed(r, range(4)), loop.before, cell))
@@ -90,6 +103,7 @@ def gru(
     order: Literal["rzn", "zrn"] = "rzn",
     reverse: bool = False,
     reset_after: bool = True,
+    saves: bool = False,
 ) -> tuple[ir.Tensor, ...]:
     """A GRU along sequences: all outputs, and the last one.
 
@@ -105,10 +119,13 @@ def gru(
         reverse: Whether the last input comes first.
         reset_after: Whether the reset gate multiplies products, as in cuDNN and
             PyTorch, or the output before; then the new gate is the last one.
+        saves: Whether to return what gradients need too: the outputs from before the
+            first step on, `[length + 1, batch, size]`, and `r`, `z`, `n` and the
+            product that `r` multiplies, `[length, batch, 4 * size]`, step by step.
         out: Output arrays, two: `[length, batch, size]`, and one like `h`.
 
     Raises:
-        ArgumentError: such a GRU has other biases, or the new gate is not the last one.
+        ArgumentError: a GRU without `reset_after` has such biases, or saves.
     """
     _check_sequences(gates, r, h, lengths, 3)
     size = h.buffer.shape[1]
@@ -121,7 +138,12 @@ def gru(
         "biases of products with outputs are for reset_after=True",
         ArgumentError,
     )
-    loop = Recurrence(gates, h, lengths, reverse)
+    ir.require(
+        reset_after or not saves,
+        "what gradients need is saved for reset_after=True",
+        ArgumentError,
+    )
+    loop = Recurrence(gates, h, lengths, reverse, saves)
 
     def new(at: Place, z: ir.Expr, n: ir.Expr) -> ir.Stmt:
         shown = ir.Var("shown", n.dtype)
@@ -138,12 +160,20 @@ def gru(
                 n = order.index(name)
                 return total(n) if b is None else total(n) + ir.wide(b[n * size + at.j])
 
-            reset, z = (ir.sigmoid(of(g, at) + product(g)) for g in "rz")
-            return new(at, z, ir.tanh(of("n", at) + reset * product("n")))
+            r, z, n, last = (
+                ir.Var(name, loop.wide) for name in ("r", "z", "n", "last")
+            )
+            return ir.seq(
+                ir.Let(r, ir.sigmoid(of("r", at) + product("r"))),
+                ir.Let(z, ir.sigmoid(of("z", at) + product("z"))),
+                ir.Let(last, product("n")),
+                ir.Let(n, ir.tanh(of("n", at) + r * last)),
+                loop.saved(at, r, z, n, last),
+                new(at, z, n),
+            )
 
         return loop.results(loop.phase("gate", packed(r, range(3)), loop.before, cell))
-    dtype = ir.wide(ir.as_expr(0).cast(h.dtype)).dtype
-    update, left = loop.temporary("update", dtype), loop.temporary("left", dtype)
+    update, left = (loop.units(name, loop.wide) for name in ("update", "left"))
 
     def gates_of(at: Place, total: Sum) -> ir.Stmt:
         reset, z = (ir.sigmoid(of(g, at) + total(order.index(g))) for g in "rz")

@@ -136,6 +136,11 @@ def blocks(
         for depth in sorted({*depths} - {0}, reverse=True):
             if depth < product.depth:
                 yield space.Blocks(_LOOPS[0][0], depth=depth, packing=packing)
+        if product.left.run == "m":  # its lines are far from each other
+            order, most, many, first = _LOOPS_OF_MANY[-1]
+            yield space.Blocks(
+                order, most, many, 0, packing, rows_packed=True, strips_first=first
+            )
 
 
 def _dots(core: Core, product: Product) -> list[tuple[int, int]]:
@@ -270,8 +275,13 @@ def _tiled(tile: tuple[int, int], how: space.Blocks) -> dict[str, Value]:
 
 def sizes_of(product: Product) -> list[Product]:
     """The contraction, or with few and with many rows if their number is open."""
-    some = _FEW_AND_MANY if product.open_rows else (product.rows,)
-    return [replace(product, rows=rows) for rows in some]
+    if not product.open_rows:
+        return [product]
+    left, found = product.left, []
+    for rows in _FEW_AND_MANY:
+        pitch = rows * left.bytes if left.run == "m" else left.pitch
+        found.append(replace(product, rows=rows, left=replace(left, pitch=pitch)))
+    return found
 
 
 def far(core: Core, product: Product) -> bool:

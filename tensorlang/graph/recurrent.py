@@ -1,8 +1,9 @@
 """Recurrent networks: LSTM, GRU and plain ones, along sequences.
 
 The products with all inputs are one; the steps are an operator, such as `nn.lstm`.
-Where gradients are needed, and in ONNX files, it is written out: a product with the
-output before, and a cell, for each input.
+In training they save what their gradients need. For gradients of gradients, and in
+ONNX files, they are written out: a product with the output before, and a cell, for each
+input.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import Dim
 from tensorlang.graph.values import Argument, Node, Tensor, Value
 from tensorlang.ops import find, math, nn
+from tensorlang.ops.operator import Operator
 
 States: TypeAlias = tuple[Tensor, ...]  # the output before, and others
 Step: TypeAlias = Callable[..., States]  # maps products with an input, and states
@@ -129,6 +131,28 @@ class _StepByStep(Rewriter):
             return self.copied(node)
         named = {k: self.given(v) for k, v in arguments_of(node).items()}
         return steps(node.id, named)
+
+
+def saving(graph: Graph) -> Graph:
+    """A program whose recurrent networks save what their gradients need.
+
+    Those that cannot are steps of other operators.
+
+    Raises:
+        ShapeError: the length of the sequences of such a one is not known.
+    """
+    return _Saving().graph(graph)
+
+
+class _Saving(_StepByStep):
+    def node(self, node: Node) -> Sequence[Value]:
+        named = arguments_of(node) if node.id in STEPS else {}
+        if "saves" not in named or not named.get("reset_after", True):
+            return super().node(node)
+        assert isinstance(node.op, Operator)
+        kwargs = {name: self.given(value) for name, value in node.kwargs.items()}
+        made = node.op(*self.given(node.args), **kwargs | {"saves": True})
+        return made[: len(node.results)]
 
 
 def steps(id: str, named: Mapping[str, Argument]) -> Sequence[Tensor]:

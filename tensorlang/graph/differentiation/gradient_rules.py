@@ -15,7 +15,14 @@ from tensorlang.graph.differentiation.gradients import (
     rule,
 )
 from tensorlang.graph.recurrent import STEPS, steps
-from tensorlang.graph.values import Argument, OpResult, Value, zeros
+from tensorlang.graph.values import (
+    Argument,
+    Named,
+    OpResult,
+    Tensor,
+    Value,
+    zeros,
+)
 from tensorlang.ops import math, nn, random
 from tensorlang.ops.registry import find
 
@@ -186,11 +193,52 @@ def _dense(site: Site) -> Gradients:
 
 @rule(*STEPS)
 def _recurrent(site: Site) -> Gradients:
-    """Through the steps, which are computed again."""
+    """From what is saved of steps; otherwise through them, which are computed again."""
+    if site.named.get("saves"):
+        return _through_time(site)
     made = steps(site.node.id, site.named)
     wanted = list(site.wanted)
     found = backward(made, site.dys, wanted)
     return [(value, found.get(value)) for value in wanted]
+
+
+def _through_time(site: Site) -> Gradients:
+    """The gradients of gates, step by step; those of weights are a product of all."""
+    named, ends = site.named, [name for name in ("h", "c") if name in site.named]
+    saved = site.node.results[1 + len(ends) :]
+    given = {
+        name: named[name]
+        for name in ("peepholes", "lengths", "order", "reverse")
+        if name in named
+    }
+    dys = dict(zip(("dy", "dh", "dc"), site.dys[: 1 + len(ends)], strict=False))
+    gradient = find(f"{site.node.id}_gates_grad")
+    dgates, dsums, *left = gradient(named["r"], *saved, **dys, **given)
+    found: Gradients = [(named["gates"], dgates)]
+    if site.wants("r"):
+        rows = [nn.reshape(each, (-1, each.shape[-1])) for each in (dsums, saved[0])]
+        found.append((named["r"], math.matmul(*rows, transpose_a=True)))
+    if site.wants("b"):
+        found.append((named["b"], math.sum(dsums, (0, 1))))
+    if site.wants("h"):
+        found.append((named["h"], math.matmul(dsums[0], named["r"]) + left[0]))
+    if site.wants("c"):
+        found.append((named["c"], left[1]))
+    if site.wants("peepholes"):
+        found.append((named["peepholes"], _of_peepholes(dsums, saved[1], given)))
+    return found
+
+
+def _of_peepholes(dsums: Tensor, cells: Tensor, given: Named) -> OpResult:
+    """Sums of products with cell states: before steps, and after them for `o`."""
+    size = cells.shape[-1]
+    slopes = dict(
+        zip(given["order"], nn.split(dsums, len(given["order"]), -1), strict=True)
+    )
+    pairs = {"i": (slopes["i"], cells), "f": (slopes["f"], cells)}
+    pairs["o"] = (slopes["o"][:-1], cells[1:])
+    sums = [math.sum(math.multiply(*pairs[name]), (0, 1)) for name in "iof"]
+    return nn.concatenate([nn.reshape(each, (size,)) for each in sums])
 
 
 @rule("nn.conv1d", "nn.conv2d", "nn.conv3d")

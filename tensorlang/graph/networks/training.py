@@ -17,7 +17,7 @@ from tensorlang.graph.networks.leaves import Weight
 from tensorlang.graph.networks.network import Network, Pure, optimized, pure
 from tensorlang.graph.passes.autocast import autocasted
 from tensorlang.graph.program import Body, Graph
-from tensorlang.graph.recurrent import step_by_step
+from tensorlang.graph.recurrent import saving, step_by_step
 from tensorlang.graph.scopes import named, within
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import OpResult, Value
@@ -57,8 +57,8 @@ class TrainingProgram:
                 return (_number(loss(*outputs, *given[count:])), *outputs)
 
         made = pure(whole, (*network.specs, *truths), train=True)
-        steps = step_by_step(made.graph)
-        made = replace(made, graph=autocasted(steps, network.autocast))
+        steps = saving if network.autocast is None else step_by_step  # narrow products
+        made = replace(made, graph=autocasted(steps(made.graph), network.autocast))
         self.places = made.places
         self.parts = {node.path.partition(".")[0] for node in made.graph.nodes}
         self.leaves = tuple(v for v in made.graph.weights if v.trainable)

@@ -107,16 +107,34 @@ def test_shapes_and_options_that_do_not_fit(kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_length_if_not_trained(kind) -> None:
+def test_any_length(kind) -> None:
     varying = TensorSpec(("b", "n", 4))
     model = Model(kind(3)).compile(varying, loss="mse", optimizer=SGD(lr=0.1))
     theirs = in_torch(kind, model, "", 4, 3)
+    steps = torch.optim.SGD(theirs.parameters(), lr=0.1)
     for length in (2, 5):
-        x = normal(2, length, 4)
+        x, truth = normal(2, length, 4), normal(2, length, 3)
         wanted, _ = theirs(torch.tensor(x))
         np.testing.assert_allclose(model(x), wanted.detach().numpy(), atol=1e-6)
+        loss = torch.nn.functional.mse_loss(wanted, torch.tensor(truth))
+        assert model.train_one_batch(x, truth) == pytest.approx(loss.item(), rel=1e-5)
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    for name, value in theirs.named_parameters():
+        mine = model.get_params()[name.replace("_l0", "")]
+        np.testing.assert_allclose(mine, value.detach().numpy(), rtol=0, atol=1e-6)
+
+
+def test_narrow_products_take_a_known_length() -> None:
+    model = Model(LSTM(3)).compile(
+        TensorSpec(("b", "n", 4)),
+        loss="mse",
+        optimizer=SGD(lr=0.1),
+        autocast="bfloat16",
+    )
     with pytest.raises(ShapeError, match="known length"):
-        model.train_one_batch(x, normal(2, 5, 3))
+        model.train_one_batch(normal(2, 5, 4), normal(2, 5, 3))
 
 
 @pytest.mark.parametrize("order", ["ifgo", "iofg"])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tensorlang import graph
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.recurrent import steps
 from tensorlang.ops import find, nn, pin
@@ -69,6 +70,43 @@ def test_tiles_of_one_row(id) -> None:
         np.testing.assert_allclose(mine, right, rtol=0, atol=1e-5)
 
 
+def gradients_of(id, arrays, options, seeds):
+    """The gradients of all arrays but lengths, in f64."""
+
+    def body(*inputs):
+        named = dict(zip(arrays, inputs[: len(arrays)], strict=True))
+        made = find(id)(**named, **options)[: len(seeds)]
+        wrt = [value for name, value in named.items() if name != "lengths"]
+        return tuple(graph.gradients(made, wrt, inputs[len(arrays) :]))
+
+    everything = [*arrays.values(), *seeds]
+    specs = [graph.TensorSpec(a.shape, a.dtype) for a in everything]
+    return graph.trace(body, specs)(*everything)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("id", ["nn.lstm", "nn.gru"])
+def test_gradients_of_what_is_saved_are_those_of_the_steps(id, reverse, whole) -> None:
+    length, batch, size = 4, 7, 9
+    arrays = given(id, length, batch, size, np.float64)
+    options = {"reverse": reverse}
+    if reverse:
+        options["order"] = {"nn.lstm": "iofg", "nn.gru": "zrn"}[id]
+    if id == "nn.gru":
+        arrays["b"] = RNG.normal(size=3 * size)
+    elif not whole:
+        arrays["peepholes"] = RNG.normal(size=3 * size)
+    if not whole:
+        arrays["lengths"] = RNG.integers(0, length + 1, batch)
+    shapes = [(length, batch, size), *[(batch, size)] * (1 + (id == "nn.lstm"))]
+    seeds = [RNG.normal(size=shape) for shape in shapes]
+    wanted = gradients_of(id, arrays, options, seeds)
+    found = gradients_of(id, arrays, options | {"saves": True}, seeds)
+    for mine, right in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, right, rtol=0, atol=1e-12)
+
+
 def test_what_does_not_fit() -> None:
     arrays = given("nn.gru", 2, 3, 4, np.float32)
     with pytest.raises(ShapeError, match=r"\[length, batch, 4 \* size\]"):
@@ -77,5 +115,7 @@ def test_what_does_not_fit() -> None:
         nn.gru(**arrays, lengths=np.array([1, 2]))
     with pytest.raises(ShapeError, match="b has shape"):
         nn.gru(**arrays, b=arrays["h"])
+    with pytest.raises(ArgumentError, match="is saved for reset_after=True"):
+        nn.gru(**arrays, reset_after=False, saves=True)
     with pytest.raises(ArgumentError, match="reset_after=True"):
         nn.gru(**arrays, b=np.zeros(12, "f4"), reset_after=False)
