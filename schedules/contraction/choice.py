@@ -50,6 +50,11 @@ _LOOPS_OF_MANY: Final = (  # of a known number of rows, enough for all threads
     ("nkm", space.STRIPS[-1], 1, True),
     ("mnk", space.STRIPS[-1], _MANY_TILES, True),
 )
+_PACKED_ROWS: Final = (
+    "mnk",
+    space.STRIPS[-1],
+    4,
+)  # few tiles: rows left are not packed
 
 
 @frozen
@@ -129,6 +134,11 @@ def blocks(
         max([n for n in space.DEPTHS if 0 < n <= most], default=0) for most in room
     ]
     strips = product.columns // (vectors * core.lanes)
+    if _far_lines(core, product):
+        cut = [0, *(n for n in depths if 0 < n < product.depth)]
+        for packing, depth in every(_PACKING[:2], cut):
+            yield space.Blocks(*_PACKED_ROWS, depth, packing, rows_packed=True)
+        return
     for packing in _PACKING if product.right.run == "n" else _PACKING[:2]:
         for order, most, many, first in orders:
             if most == 1 or strips > 1:
@@ -136,11 +146,19 @@ def blocks(
         for depth in sorted({*depths} - {0}, reverse=True):
             if depth < product.depth:
                 yield space.Blocks(_LOOPS[0][0], depth=depth, packing=packing)
-        if product.left.run == "m":  # its lines are far from each other
-            order, most, many, first = _LOOPS_OF_MANY[-1]
-            yield space.Blocks(
-                order, most, many, 0, packing, rows_packed=True, strips_first=first
-            )
+
+
+def _far_lines(core: Core, product: Product) -> bool:
+    """Whether a tile's rows are elements of more lines than the first cache has.
+
+    Each line has rows of a few tiles, and is gone before the next of them.
+    """
+    first = core.levels[0] if core.levels else None
+    return (
+        first is not None
+        and product.left.run == "m"
+        and product.depth * first.cache.line > first.capacity
+    )
 
 
 def _dots(core: Core, product: Product) -> list[tuple[int, int]]:
@@ -275,13 +293,8 @@ def _tiled(tile: tuple[int, int], how: space.Blocks) -> dict[str, Value]:
 
 def sizes_of(product: Product) -> list[Product]:
     """The contraction, or with few and with many rows if their number is open."""
-    if not product.open_rows:
-        return [product]
-    left, found = product.left, []
-    for rows in _FEW_AND_MANY:
-        pitch = rows * left.bytes if left.run == "m" else left.pitch
-        found.append(replace(product, rows=rows, left=replace(left, pitch=pitch)))
-    return found
+    some = _FEW_AND_MANY if product.open_rows else (product.rows,)
+    return [replace(product, rows=rows) for rows in some]
 
 
 def far(core: Core, product: Product) -> bool:
