@@ -106,17 +106,12 @@ class Steps:
         """The position of a step in the sequences."""
         return self.length - 1 - t if self._reverse else t
 
-    def there(self, at: Place) -> ir.Expr:
-        """Whether a sequence has an input at a step."""
-        if self._lengths is None:
-            return ir.as_expr(True)
-        return self._lengths[at.b].cast(ir.i64) > self.position(at.t)
-
     def where(self, at: Place, value: ir.Expr, other: ir.ExprLike) -> ir.Expr:
         """A value at the steps that a sequence has, and another beyond them."""
         if self._lengths is None:
             return value
-        return ir.select(self.there(at), value, ir.as_expr(other).cast(value.dtype))
+        there = self._lengths[at.b].cast(ir.i64) > self.position(at.t)
+        return ir.select(there, value, ir.as_expr(other).cast(value.dtype))
 
     def phase(
         self,

@@ -55,7 +55,7 @@ class _Backward(Steps):
     ) -> None:
         steps, *shape = states.buffer.shape
         super().__init__(steps - 1, states.dtype, shape, lengths, reverse)
-        self._check(r, states, gates, dy, dh)
+        self._check(r, states, gates, dy)
         self._r, self._states, self._dy = r, states, dy
         self.reads(states, dy)
         self._gates = gates
@@ -66,7 +66,7 @@ class _Backward(Steps):
 
     @staticmethod
     def _check(
-        r: ir.Tensor, states: ir.Tensor, gates: int, *dys: ir.Tensor | None
+        r: ir.Tensor, states: ir.Tensor, gates: int, dy: ir.Tensor | None
     ) -> None:
         size = states.shape[-1]
         ir.require(
@@ -75,15 +75,29 @@ class _Backward(Steps):
             "size] and [length + 1, batch, size]",
         )
         steps, *shape = states.shape
-        wanted = ((steps - 1, *shape), tuple(shape))
-        for dy, fits in zip(dys, wanted, strict=True):
-            ir.require(
-                dy is None or dy.shape == fits,
-                f"the gradient of outputs has shape {fits}, not {dy and dy.shape}",
-            )
+        ir.require(
+            dy is None or dy.shape == (steps - 1, *shape),
+            f"the gradient of outputs has shape {(steps - 1, *shape)}, not "
+            f"{dy and dy.shape}",
+        )
+
+    def check_saved(self, gates: ir.Tensor) -> None:
+        """ShapeError if the numbers saved of gates are not four a unit."""
+        steps, rows, size = self._states.shape
+        ir.require(
+            gates.shape == (steps - 1, rows, 4 * size),
+            f"gates of {gates.shape} and outputs of {self._states.shape}: [length, "
+            "batch, 4 * size] and [length + 1, batch, size]",
+        )
 
     def carried(self, name: str, after: ir.Tensor | None) -> ir.Buffer:
         """What goes from a step to the one before, and its value after the last."""
+        wanted = self._states.shape[1:]
+        ir.require(
+            after is None or after.shape == wanted,
+            f"the gradient of last states has shape {wanted}, not "
+            f"{after and after.shape}",
+        )
         made = self.units(name, self.wide)
         self._more[made] = after
         self.reads(after)
@@ -204,9 +218,15 @@ def lstm_gates_grad(  # noqa: PLR0917 - the arrays of an LSTM
         that of the first cell state.
     """
     loop = _Backward(r, states, dy, dh, lengths, reverse, 4)
+    loop.check_saved(gates)
     ir.require(
-        cells.shape == states.shape and gates.ndim == 3,
+        cells.shape == states.shape,
         f"cells have the shape of states, {states.shape}, not {cells.shape}",
+    )
+    size = states.shape[2]
+    ir.require(
+        peepholes is None or peepholes.shape == (3 * size,),
+        f"peepholes have shape [3 * {size}], not {peepholes and peepholes.shape}",
     )
     loop.reads(cells, gates, peepholes)
     dcell = loop.carried("dcell", dc)
@@ -277,7 +297,7 @@ def gru_gates_grad(
         end; and what is to be added to `dsums[0] @ r` for that of the first output.
     """
     loop = _Backward(r, states, dy, dh, lengths, reverse, 3)
-    ir.require(gates.ndim == 3, "gates have shape [length, batch, 4 * size]")
+    loop.check_saved(gates)
     loop.reads(gates)
 
     def cell(at: Place, dh: ir.Expr) -> Slopes:

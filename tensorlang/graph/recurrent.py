@@ -151,7 +151,9 @@ class _Saving(_StepByStep):
             return super().node(node)
         assert isinstance(node.op, Operator)
         kwargs = {name: self.given(value) for name, value in node.kwargs.items()}
-        made = node.op(*self.given(node.args), **kwargs | {"saves": True})
+        made: Sequence[Value] = node.op(
+            *self.given(node.args), **kwargs | {"saves": True}
+        )
         return made[: len(node.results)]
 
 

@@ -56,7 +56,7 @@ class Recurrent(Layer):
         With two directions, results are twice as wide.
 
         Args:
-            x: The inputs, of a known length.
+            x: The inputs; of a known length if trained with `autocast`.
             lengths: The lengths of the sequences, `[batch]`, if not all are whole.
         """
         if x.ndim != 3:

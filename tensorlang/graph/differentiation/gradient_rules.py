@@ -229,13 +229,14 @@ def _through_time(site: Site) -> Gradients:
     return found
 
 
-def _of_peepholes(dsums: Tensor, cells: Tensor, given: Named) -> OpResult:
+def _of_peepholes(dsums: OpResult, cells: Value, given: Named) -> OpResult:
     """Sums of products with cell states: before steps, and after them for `o`."""
     size = cells.shape[-1]
     slopes = dict(
         zip(given["order"], nn.split(dsums, len(given["order"]), -1), strict=True)
     )
     pairs = {"i": (slopes["i"], cells), "f": (slopes["f"], cells)}
+    assert isinstance(cells, Tensor)
     pairs["o"] = (slopes["o"][:-1], cells[1:])
     sums = [math.sum(math.multiply(*pairs[name]), (0, 1)) for name in "iof"]
     return nn.concatenate([nn.reshape(each, (size,)) for each in sums])

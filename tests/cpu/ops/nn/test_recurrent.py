@@ -119,3 +119,19 @@ def test_what_does_not_fit() -> None:
         nn.gru(**arrays, reset_after=False, saves=True)
     with pytest.raises(ArgumentError, match="reset_after=True"):
         nn.gru(**arrays, b=np.zeros(12, "f4"), reset_after=False)
+
+
+def test_what_does_not_fit_of_gradients() -> None:
+    arrays = given("nn.lstm", 2, 3, 4, np.float32)
+    *_, states, cells, gates = nn.lstm(**arrays, saves=True)
+    right = {"r": arrays["r"], "states": states, "cells": cells, "gates": gates}
+    for wrong in (
+        {"gates": gates[:, :, :-1]},
+        {"cells": cells[1:]},
+        {"dy": states},
+        {"dh": states[0, :1]},
+        {"peepholes": states[0, 0]},
+        {"r": arrays["r"][1:]},
+    ):
+        with pytest.raises(ShapeError):
+            nn.lstm_gates_grad(**right | wrong)
