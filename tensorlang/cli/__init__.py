@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 
 from tensorlang import lazy
 
@@ -13,8 +14,12 @@ with lazy.modules(__name__):  # `app` loads Typer
 
 def main() -> None:
     """Run `tlang` with the process's arguments and exit with its code."""
-    if os.environ.get("_TLANG_COMPLETE") == "complete_bash":
-        with completion.of_bash():
-            command_line.app()
-    else:
+    match os.environ.get("_TLANG_COMPLETE", "").split("_"):
+        case ["complete", "bash"]:
+            completing = completion.of_bash()
+        case ["complete", shell]:
+            completing = completion.of_whole_words(shell)
+        case _:
+            completing = nullcontext()
+    with completing:
         command_line.app()

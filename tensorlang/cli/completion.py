@@ -27,6 +27,9 @@ Completer = Callable[[str], list[Completion]]
 
 _WORDS: Final = "COMP_WORDS"  # of bash, a line each
 _PLACE: Final = "COMP_CWORD"
+_LINE: Final = "_TYPER_COMPLETE_ARGS"  # of fish and zsh, as far as the cursor
+# what is before each word that Typer prints for a shell
+_BEGINS: Final = {"fish": r"^(?=.)", "zsh": r"^(_arguments .*\(\()?\""}
 _CONFIGURATIONS: Final = {"default": "what no record changes", "record": "what runs"}
 
 
@@ -51,6 +54,20 @@ def of_bash() -> Iterator[None]:
     finally:
         for line in printed.getvalue().splitlines():
             sys.stdout.write(f"{line.removeprefix(there)}\n")
+
+
+@contextmanager
+def of_whole_words(shell: str) -> Iterator[None]:
+    """Complete for fish or zsh, which replace the whole of `--target=cuda:sm_8`."""
+    word = os.environ.get(_LINE, "").rpartition(" ")[2]
+    there = word[: word.find("=") + 1] if word.startswith("-") else ""
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            yield
+    finally:
+        begins = re.compile(_BEGINS[shell], re.MULTILINE)
+        sys.stdout.write(begins.sub(lambda at: at[0] + there, printed.getvalue()))
 
 
 def _completes(found: Callable[[], Iterable[Completion]]) -> Completer:

@@ -13,6 +13,7 @@ from tensorlang import runtime
 from tensorlang.cli import completion, configuration, console, document, options
 from tensorlang.cli.contests import RECORD, named
 from tensorlang.codegen.short_names import as_shown
+from tensorlang.codegen.shown_schedule import simplified_schedule
 from tensorlang.errors import ArgumentError
 from tensorlang.ir import show as printed
 from tensorlang.ops import Operator
@@ -72,7 +73,7 @@ STAGES: Final[_Stages] = {
     "scheduled": (
         "the IR after scheduling",
         "python",
-        lambda v: printed(v.chosen.schedule.function),
+        lambda v: printed(as_shown(simplified_schedule(v.chosen.schedule.function))),
     ),
     "lowered": (
         "the input of code generation",

@@ -8,7 +8,8 @@
                                                           T
 
 A value is bound where the last of its variables is, so that inner loops do not repeat
-it either. Compilers do this anyway; the purpose is readable code.
+it either; the axes of a block are names of their values. Compilers do this anyway; the
+purpose is readable code.
 """
 
 from __future__ import annotations
@@ -180,6 +181,9 @@ class _Counting(_Scopes):
             case ir.While(cond=cond, body=body):
                 self.expression(cond)
                 self.inside(body)
+            case ir.Block(axes=axes):
+                for axis in axes:
+                    self.expression(axis.extent)
             case _:
                 self.expression(stmt)
 
@@ -269,6 +273,10 @@ class _Naming(_Scopes):
                 return ir.If(cond, then, orelse)
             case ir.While(cond=cond, body=body):
                 return ir.While(self.expression(cond), self.inside(body))
+            case ir.Block(axes=axes, where=where):
+                axes = tuple(rebuild(axis, self.expression) for axis in axes)
+                where = None if where is None else self.expression(where)
+                return replace(stmt, axes=axes, where=where)
         return self.expression(stmt)
 
     def inside(self, stmt: ir.Stmt, name: str = "") -> ir.Stmt:
@@ -331,7 +339,7 @@ def _is_short(value: ir.Node) -> bool:
     return all(isinstance(part, (ir.Var, ir.Const)) for part in children(value))
 
 
-def _name(value: ir.Node, homes: set[str]) -> str:
+def _name(value: ir.Expr, homes: set[str]) -> str:
     """A name for a value: of tiles, of digits of a fused loop, or of an index."""
     match value:
         case ir.Binary(
@@ -346,9 +354,15 @@ def _name(value: ir.Node, homes: set[str]) -> str:
             outer, _, inner = name.rpartition("_")
             if op in _DIVISIONS and outer and inner.isidentifier():
                 return outer if op == "floordiv" else inner
+        case ir.Binary(
+            "sub",
+            ir.Var(name=name),
+            ir.Binary("mul", ir.Var(name=quotient), ir.Const(value=size)),
+        ) if quotient == f"{name}_div_{size}":
+            return f"{name}_mod_{size}"
     if digits := digits_of(value):
         return digits
     buffers = sorted(homes - {""})
     if not buffers:
-        return "bound"
+        return "offset" if value.op in ("add", "mul") else "bound"
     return "_".join([*(buffers if len(buffers) < 3 else ()), "at"])

@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import chain, count
-from typing import Final
+from typing import Final, TypeGuard
 
 from tensorlang.ir.contents import allocations, names
-from tensorlang.ir.nodes import For, Function, Let, Seq, Stmt
+from tensorlang.ir.nodes import Alloc, For, Function, Let, Seq, Stmt
 from tensorlang.ir.visit import rename, statements, walk_statements
 
 _SHARED: Final = "_shared"
@@ -41,14 +41,19 @@ def in_text(text: str, shown: dict[str, str]) -> str:
 def short_names(function: Function) -> dict[str, str]:
     """How names of a lowered function are shown, of those that differ.
 
-    A name has a number of its own only if the same name without it is in the function:
-    others have theirs from a definition or a schedule. A tile of shared memory of which
-    each thread accesses a part is not `_shared`, but a `_register`.
+    A loop's number comes from its schedule. The number of a value or of a tile in
+    registers is its own only if the same name without it is in the function: others
+    have theirs from a definition. A tile of shared memory of which each thread accesses
+    a part is not `_shared`, but a `_register`.
     """
-    bound = [_bound(stmt) for stmt in walk_statements(function.body)]
-    found, taken = {name for name in bound if name}, names(function)
+    statements = list(walk_statements(function.body))
+    loops = {stmt.var.name for stmt in statements if isinstance(stmt, For)}
+    values = {stmt.var.name for stmt in statements if isinstance(stmt, Let)}
+    values |= {stmt.buffer.name for stmt in statements if _is_register(stmt)}
+    taken = names(function)
     tiles = dict(_registers(function, taken))
-    hints = {name: _hint(name) for name in found if _hint(name) in found}
+    hints = {name: _hint(name) for name in loops}
+    hints |= {name: _hint(name) for name in values if _hint(name) in values}
     for old, new in tiles.items():
         at = {n: hint for n, hint in hints.items() if hint.startswith(f"{old}_")}
         hints |= {name: hint.replace(old, new, 1) for name, hint in at.items()}
@@ -70,11 +75,8 @@ def _registers(function: Function, taken: set[str]) -> Iterator[tuple[str, str]]
             yield buffer.name, new
 
 
-def _bound(stmt: Stmt) -> str:
-    """The name of a value or a thread that a statement binds; else empty."""
-    if isinstance(stmt, Let) or (isinstance(stmt, For) and stmt.kind == "bound"):
-        return stmt.var.name
-    return ""
+def _is_register(stmt: Stmt) -> TypeGuard[Alloc]:
+    return isinstance(stmt, Alloc) and stmt.buffer.scope == "register"
 
 
 def _hint(name: str) -> str:
@@ -105,6 +107,8 @@ class _Walk:
         for inner in _in_scope(stmt):
             if isinstance(inner, Let):
                 self._name(inner.var.name)
+            elif _is_register(inner):
+                self._name(inner.buffer.name)
             else:
                 self.visit(inner)
         self._visible = before

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.codegen.short_names import as_shown
+from tensorlang.codegen.shown_schedule import simplified_schedule
 from tensorlang.explorer import links, machine_code
 from tensorlang.explorer.lines import Line, lines_of
 from tensorlang.explorer.links import Tags
 from tensorlang.explorer.sources import Source, source_of
 from tensorlang.frozen import frozen
-from tensorlang.ir.text.printer import show
 from tensorlang.notebooks import LANGUAGES
 
 if TYPE_CHECKING:
@@ -41,21 +41,16 @@ def stages_of(definition: Function, schedule: Schedule, kernel: Kernel) -> list[
     """The stages of a kernel that was built from a schedule of a definition."""
     made = links.scheduled(definition, schedule.trace)
     source = source_of(kernel.lowered, kernel.target, kernel.artifact.knobs)
-    before, after = lines_of(definition), lines_of(made.function)
-    lowered = lines_of(source.function)
+    before = lines_of(definition)
+    after = _as_shown(simplified_schedule(made.function))
+    lowered = _as_shown(source.function)
     tags = links.of_lowered(lowered, made)
     by_statement = _by_statement(lowered, tags)
     texts = source.text.splitlines()
     found = [
         _ir("definition", "Definition", before, links.of_definition(before, made)),
         _ir("scheduled", "Scheduled", after, links.of_scheduled(after)),
-        _ir(
-            "lowered",
-            "Lowered",
-            _as_shown(source.function, lowered),
-            tags,
-            numbered=True,
-        ),
+        _ir("lowered", "Lowered", lowered, tags, numbered=True),
         Stage(
             "source",
             _TITLES[kernel.target.kind],
@@ -69,10 +64,11 @@ def stages_of(definition: Function, schedule: Schedule, kernel: Kernel) -> list[
     return [*found, *_machine_code(kernel, source, found[-1])]
 
 
-def _as_shown(function: Function, lines: Sequence[Line]) -> list[Line]:
-    """The lines of a lowered function, with its names as they are shown."""
-    texts = show(as_shown(function)).splitlines()
-    return [replace(line, text=text) for line, text in zip(lines, texts, strict=True)]
+def _as_shown(function: Function) -> list[Line]:
+    """The lines of a function as it is shown, with its own statements."""
+    own = {line.number: line for line in lines_of(function)}
+    shown = lines_of(as_shown(function))
+    return [replace(own[line.number], text=line.text) for line in shown]
 
 
 _TITLES: Final = {"llvm": "LLVM IR", "opencl": "OpenCL C", "cuda": "CUDA C++"}

@@ -2,11 +2,13 @@
 
 for u in unrolled(2):             y[i * 2] = x[i * 2]
     y[i * 2 + u] = x[i * 2 + u]   y[i * 2 + 1] = x[i * 2 + 1]
+
+Copies under one condition, which the loop's variable is not in, are so together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorlang.codegen.folding import fold_node
@@ -14,6 +16,7 @@ from tensorlang.codegen.names import Names
 from tensorlang.codegen.own_names import with_own_names
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.visit import (
+    holds,
     nodes_of,
     rebuild,
     rebuild_statements,
@@ -36,7 +39,8 @@ def unroll(function: ir.Function, names: Names, most: int | None = None) -> ir.F
             case ir.For(var, ir.Const(value=count), "unrolled", body):
                 if most is not None and _is_long(body, int(count), most):
                     return stmt
-                return ir.seq(*(_copy(body, var, n, names) for n in range(int(count))))
+                copies = (_copy(body, var, n, names) for n in range(int(count)))
+                return ir.seq(*_joined(copies))
             case ir.For(kind="unrolled"):
                 return replace(stmt, kind="serial")
             case _:
@@ -71,6 +75,21 @@ def without_copies(function: ir.Function) -> ir.Function:
 def _is_long(body: ir.Stmt, count: int, most: int) -> bool:
     statements = sum(not isinstance(stmt, ir.Seq) for stmt in walk_statements(body))
     return count * statements > most
+
+
+def _joined(copies: Iterable[ir.Stmt]) -> Iterator[ir.Stmt]:
+    """The statements; consecutive ones under the same condition are under one."""
+    last: ir.Stmt = ir.Seq(())
+    for copy in copies:
+        match last, copy:
+            case ir.If(cond, first, None), ir.If(same, then, None) if (
+                cond == same and not holds(cond, ir.Load)
+            ):
+                last = ir.If(cond, ir.seq(first, then))
+            case _:
+                yield last
+                last = copy
+    yield last
 
 
 def _copy(body: ir.Stmt, var: ir.Var, number: int, names: Names) -> ir.Stmt:

@@ -27,7 +27,7 @@ from tensorlang.ir.text.print_expressions import (
     texts,
 )
 from tensorlang.ir.text.syntax import LOOP_WORDS, ROLE_WORDS
-from tensorlang.ir.visit import walk_statements
+from tensorlang.ir.visit import rebuild, rewriter, walk_statements
 
 _WIDTH: Final = 100
 _INDENT: Final = "    "
@@ -206,12 +206,28 @@ def _atomic(stmt: ir.AtomicUpdate) -> list[str]:
 def _block(stmt: ir.Block) -> list[str]:
     args = [f'"{stmt.name}"', *map(_axis, stmt.axes)]
     if stmt.where is not None:
-        args.append(f"where={text(stmt.where)}")
+        args.append(f"where={text(_with_axes(stmt.where, stmt.axes))}")
     if stmt.scope != "thread":
         args.append(f'scope="{stmt.scope}"')
     init = [] if stmt.init is None else ["with init():", *_body(stmt.init)]
     inner = [_INDENT + line for line in init] + _body(stmt.body)
     return [*_header("with block(", args, "):"), *inner]
+
+
+def _with_axes(where: ir.Expr, axes: tuple[ir.Axis, ...]) -> ir.Expr:
+    """A condition that names the axes whose values it repeats, as blocks take it."""
+    named: dict[ir.Node, ir.Var] = {}
+    for axis in axes:
+        if not isinstance(axis.value, ir.Var | ir.Const):
+            named.setdefault(axis.value, axis.var)
+
+    @rewriter
+    def visit(node: ir.Node) -> ir.Node:
+        return named[node] if node in named else rebuild(node, visit)
+
+    made = visit(where)
+    assert isinstance(made, ir.Expr)
+    return made
 
 
 @_lines.register

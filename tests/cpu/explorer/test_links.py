@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tensorlang.codegen.short_names import as_shown
+from tensorlang.codegen.shown_schedule import simplified_schedule
 from tensorlang.explorer.lines import lines_of
 from tensorlang.explorer.page import changes
 from tensorlang.explorer.stages import stages_of
@@ -41,7 +42,9 @@ def test_stages_have_the_texts_that_show_prints(made):
     assert list(stages) == ["definition", "scheduled", "lowered", "source", "asm"]
     text = "\n".join(stages["definition"].lines) + "\n"
     assert text == show(found.definition)
-    assert "\n".join(stages["scheduled"].lines) + "\n" == show(found.schedule.function)
+    assert "\n".join(stages["scheduled"].lines) + "\n" == show(
+        as_shown(simplified_schedule(found.schedule.function))
+    )
     lowered = show(as_shown(found.kernel.lowered))
     assert "\n".join(stages["lowered"].lines) + "\n" == lowered
     assert stages["source"].lines == found.kernel.source.splitlines()

@@ -77,11 +77,12 @@ def run_python(code, scope):
 
 def commands(text):
     """The lines that call `tlang`, without comments; continued ones joined."""
-    text = re.sub(r"\$\w+", "1", text.replace("\\\n", " "))
+    text = re.sub(r"\$\w+", "1", re.sub(r"\\\n|\n +(?=--)", " ", text))
     for line in text.splitlines():
         words = shlex.split(line.partition("  #")[0], comments=True)
-        for known in (words, words[1:]):  # `exec tlang ...`, `srun tlang ...`
-            if known[:1] == ["tlang"]:
+        # `srun tlang ...`, `- exec tlang ...`
+        for known in (words, words[1:], words[2:]):
+            if known[:1] == ["tlang"] and known[1:]:
                 yield known[1:]
 
 
@@ -117,7 +118,7 @@ def test_the_code_of_a_page_runs_in_order(page, sitting):
             printed = run_python(text, scope)
         elif kind == "text":
             assert CHECK.check_output(text, printed, FLAGS), printed
-        elif kind in ("sh", "bash"):
+        elif kind in ("sh", "bash", "yaml"):
             for words in commands(text):
                 check_command(words)
 

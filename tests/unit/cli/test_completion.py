@@ -67,6 +67,43 @@ def test_other_shells_get_what_a_word_means_too(shell):
     assert "along an axis" in said
 
 
+def test_other_shells_get_the_option_before_the_equals_sign():
+    line = "tlang show dense --target=cuda:sm_"
+    words = [word.partition("\t")[0] for word in completed(line, "fish").splitlines()]
+    assert words == [f"--target=cuda:sm_{arch}" for arch in ("80", "90a", "100")]
+    assert completed(line, "zsh").count('"--target=cuda\\\\:sm_') == 3
+    assert "--target" not in completed(line.replace("=", " "), "fish")
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="no fish")
+def test_fish_puts_what_follows_an_equals_sign_there(tmp_path):
+    program = tmp_path / "tlang"
+    program.write_text(
+        f'#!/bin/sh\nexec {shlex.join([sys.executable, "-P", "-c", MAIN])} "$@"\n'
+    )
+    program.chmod(0o755)
+    env = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+    }
+    asked = "complete -C 'tlang show dense --target=cuda:sm_1'"
+    done = subprocess.run(
+        [
+            "fish",
+            "--no-config",
+            "-c",
+            f"tlang --show-completion fish | source; {asked}",
+        ],
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout == "--target=cuda:sm_100\tto compile for\n"
+
+
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
 def test_bash_puts_what_follows_a_colon_there(tmp_path):
     asked = [sys.executable, "-P", "-c", MAIN, "--show-completion", "bash"]

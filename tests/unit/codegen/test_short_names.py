@@ -67,7 +67,28 @@ BODIES = {
     for i_1 in range(n):
         w_2: f32 = x[i_1]
         y[i_1] = y[i_1] + w_2""",
-        {},
+        {"i_1": "i"},
+    ),
+    "loops": (
+        """
+    for i_0 in range(1):
+        for i_1 in range(n):
+            y[i_0 + i_1] = x[i_0 + i_1]
+    for i_2 in range(n):
+        y[i_2] = y[i_2] + 1.0""",
+        {"i_0": "i", "i_2": "i"},
+    ),
+    "tiles": (
+        """
+    for i in range(n):
+        t = alloc(f32[1], scope="register")
+        t[0] = x[i]
+        y[i] = t[0]
+    for j in range(n):
+        t_1 = alloc(f32[1], scope="register")
+        t_1[0] = y[j] + 1.0
+        y[j] = t_1[0]""",
+        {"t_1": "t"},
     ),
     "several places": (
         """
