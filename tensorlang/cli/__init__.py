@@ -14,12 +14,7 @@ with lazy.modules(__name__):  # `app` loads Typer
 
 def main() -> None:
     """Run `tlang` with the process's arguments and exit with its code."""
-    match os.environ.get("_TLANG_COMPLETE", "").split("_"):
-        case ["complete", "bash"]:
-            completing = completion.of_bash()
-        case ["complete", shell]:
-            completing = completion.of_whole_words(shell)
-        case _:
-            completing = nullcontext()
-    with completing:
+    asked = os.environ.get("_TLANG_COMPLETE", "")
+    shell = asked.removeprefix("complete_") if asked.startswith("complete_") else ""
+    with completion.of_shell(shell) if shell else nullcontext():
         command_line.app()

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from functools import wraps
 from typing import Final
 
@@ -33,8 +33,13 @@ _BEGINS: Final = {"fish": r"^(?=.)", "zsh": r"^(_arguments .*\(\()?\""}
 _CONFIGURATIONS: Final = {"default": "what no record changes", "record": "what runs"}
 
 
+def of_shell(shell: str) -> AbstractContextManager[None]:
+    """What completes for a shell as it takes words."""
+    return _of_bash() if shell == "bash" else _of_whole_words(shell)
+
+
 @contextmanager
-def of_bash() -> Iterator[None]:
+def _of_bash() -> Iterator[None]:
     """Complete for bash, which breaks words at `:` and `=`.
 
         tlang show --target cuda : sm_8     ->     tlang show --target cuda:sm_8
@@ -57,7 +62,7 @@ def of_bash() -> Iterator[None]:
 
 
 @contextmanager
-def of_whole_words(shell: str) -> Iterator[None]:
+def _of_whole_words(shell: str) -> Iterator[None]:
     """Complete for fish or zsh, which replace the whole of `--target=cuda:sm_8`."""
     word = os.environ.get(_LINE, "").rpartition(" ")[2]
     there = word[: word.find("=") + 1] if word.startswith("-") else ""
@@ -66,7 +71,7 @@ def of_whole_words(shell: str) -> Iterator[None]:
         with redirect_stdout(printed):
             yield
     finally:
-        begins = re.compile(_BEGINS[shell], re.MULTILINE)
+        begins = re.compile(_BEGINS.get(shell, "(?!)"), re.MULTILINE)
         sys.stdout.write(begins.sub(lambda at: at[0] + there, printed.getvalue()))
 
 

@@ -339,7 +339,7 @@ def _is_short(value: ir.Node) -> bool:
     return all(isinstance(part, (ir.Var, ir.Const)) for part in children(value))
 
 
-def _name(value: ir.Expr, homes: set[str]) -> str:
+def _name(value: ir.Node, homes: set[str]) -> str:
     """A name for a value: of tiles, of digits of a fused loop, or of an index."""
     match value:
         case ir.Binary(
@@ -364,5 +364,5 @@ def _name(value: ir.Expr, homes: set[str]) -> str:
         return digits
     buffers = sorted(homes - {""})
     if not buffers:
-        return "offset" if value.op in ("add", "mul") else "bound"
+        return "bound"
     return "_".join([*(buffers if len(buffers) < 3 else ()), "at"])

@@ -22,7 +22,7 @@ from tensorlang.ops.operator import Operator
 if TYPE_CHECKING:
     from tensorlang.graph.execution.loops import Storage
     from tensorlang.graph.program import Graph
-    from tensorlang.graph.values import Value
+    from tensorlang.graph.values import Node, Value
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
 
@@ -105,13 +105,14 @@ def bound(
     """
     binder = Binder(program, sizes, dict(known), _taking(on))
     made = binder.bound()
-    for step in _steps(program, made.once):
+    nodes = {id(step): node for step, node in zip(made.steps, made.nodes, strict=True)}
+    for step in _steps(program, made.once, nodes):
         step.op.build(step.workload).launch(*step.arguments)
     constant = constants_of(program, read_only(known))
     block = made.held[0]
     assert isinstance(block, np.ndarray)
     return Bound(
-        tuple(_steps(program, made.steps)),
+        tuple(_steps(program, made.steps, nodes)),
         made.inputs,
         made.outputs,
         block,
@@ -127,14 +128,21 @@ def _fixed(array: Storage) -> Storage:
     return view
 
 
-def _steps(program: Graph, given: Sequence[kept.Step]) -> list[Step]:
+def _steps(
+    program: Graph, given: Sequence[kept.Step], nodes: Mapping[int, Node]
+) -> list[Step]:
     made = []
-    for launch, arguments in given:
+    for step in given:
+        launch, arguments = step
         called = getattr(launch, "__self__", None)
         if not isinstance(called, Called):
+            node = nodes.get(id(step))
+            which = repr(node.id) if node else "an operator"
+            layer = f" in layer {node.path!r}" if node and node.path else ""
             raise GraphError(
-                f"{program.name} has no export: it has a loop, a condition, or an "
-                "operator that looks at the contents of arrays"
+                f"{program.name} has no export: {which}{layer} is not a kernel; loops, "
+                "conditions and operators that look at the contents of arrays run "
+                "from Python only"
             )
         made.append(Step(called, arguments))
     return made

@@ -11,7 +11,7 @@ from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError
 from tensorlang.export import export_graph, export_network, machines
 from tensorlang.graph.specs import KeySpec, TensorSpec
-from tensorlang.layers import Conv2D, Dense, Flatten, Model, Sequential
+from tensorlang.layers import LSTM, Conv2D, Dense, Flatten, Model, Sequential
 from tensorlang.ops import math, nn, random
 
 
@@ -70,6 +70,17 @@ def test_a_transformer_block(reader, loaded, in_order, tmp_path):
         assert function((16,), ids, y, threads=threads) == 0
         np.testing.assert_array_equal(y, expected)
     assert function((16,), ids + 10**6, y) > 0  # the check of the embedding
+
+
+def test_a_recurrent_layer(loaded, in_order, tmp_path):
+    model = Model(Sequential(LSTM(6), Dense(3)))
+    model.compile(TensorSpec(("batch", 5, 4)), train=False, key=random.key(1))
+    function = loaded(model.export(tmp_path, batch=[2]))
+    x = normal(2, 5, 4)
+    y = np.empty_like(model(x))
+    for threads in (None, in_order(2)):
+        assert function((2,), x, y, threads=threads) == 0
+        np.testing.assert_array_equal(y, model(x))
 
 
 def test_every_batch_from_1_on(loaded, tmp_path):
@@ -132,6 +143,6 @@ def test_mistakes_are_sentences(lenet, tmp_path):
         return graph.loop(3, lambda _, y: y + x, x)
 
     looping = graph.trace(counting, (TensorSpec((4,)),))
-    with pytest.raises(GraphError, match="it has a loop"):
+    with pytest.raises(GraphError, match="has no export: 'for' is not a kernel; loops"):
         export_graph(looping, tmp_path)
     assert import_module("tensorlang.export").export_network is export_network
