@@ -266,7 +266,7 @@ def pack(s: Schedule, found: Products[Row]) -> str:
     last = max(at, depth) == buffer.ndim - 1
     if not last and len(s.loops(copy)) == buffer.ndim:
         _gather(s, copy, found, (at, depth))
-    elif not (depth > at and s.attempt(_transpose, s, copy, found, at)):
+    elif not s.attempt(_in_vectors, s, copy, found, (at, depth)):
         tiling.parallelize(s, s.loops(copy)[:1])
     return "rows" if at < depth else "columns"
 
@@ -326,15 +326,22 @@ def _pad(s: Schedule, found: Products[Row]) -> None:
     tiling.parallelize(s, around[:1])
 
 
-def _transpose(s: Schedule, copy: str, found: Products[Row], at: int) -> None:
-    """Copy in blocks of vectors by vectors, transposed in registers.
+def _in_vectors(
+    s: Schedule, copy: str, found: Products[Row], places: tuple[int, int]
+) -> None:
+    """Copy whole vectors: of the reduction, transposed in registers, or of columns.
 
-    Loop `at` is over the columns, the last one over the reduction. What fills no block,
-    or is padding, is copied by itself.
+    Vectors of columns are interleaved in groups. What fills no block, or is padding, is
+    copied by itself.
+
+    Args:
+        found: The products that read the copy.
+        places: The loops over the columns and over the reduction.
     """
-    around, row = s.loops(copy), found.row
-    wide, (_, columns, steps) = row.lanes * row.group, found.sizes
-    column, depth = around[at], around[-1]
+    around, row, (_, columns, steps) = s.loops(copy), found.row, found.sizes
+    column, depth = (around[place] for place in places)
+    by_rows = places[0] > places[1]
+    wide = row.group if by_rows else row.lanes * row.group
     others = [name for name in around if name not in {column, depth}]
     for loop, known, block in ((depth, steps, wide), (column, columns, row.lanes)):
         whole = known // block * block
@@ -343,11 +350,16 @@ def _transpose(s: Schedule, copy: str, found: Products[Row], at: int) -> None:
             tiling.cut_at(s, copy, loop, whole)
     column_0, column_1 = s.split(column, [None, row.lanes])
     depth_0, depth_1 = s.split(depth, [None, wide])
-    s.reorder(*others, column_0, depth_0, column_1, depth_1)
-    tiling.parallelize(s, [*others, column_0])
-    for kind in ("copy", "flip") if row.b == "i8" else ("copy",):
-        name = f"{kind}_by_columns_{row.lanes}x{wide}x{row.b}"
-        if s.attempt(s.tensorize, column_1, name):
+    if by_rows:
+        around, tile = (*others, depth_0, column_0), (depth_1, column_1)
+    else:
+        around, tile = (*others, column_0, depth_0), (column_1, depth_1)
+    s.reorder(*around, *tile)
+    tiling.parallelize(s, around[:-1])
+    size = f"rows_{wide}x{row.lanes}" if by_rows else f"columns_{row.lanes}x{wide}"
+    kind = found.w.dtype.name
+    for name in (f"copy_by_{size}x{kind}", f"flip_by_{size}xi8")[: 1 + (kind == "u8")]:
+        if s.attempt(s.tensorize, tile[0], name):
             return
     raise ScheduleError(f"block {copy!r} computes more than a copy")
 

@@ -117,6 +117,40 @@ def {name}(a: {dtype}[{size}, {columns}], b: Out[{made}[{size}, {columns}]]):
     return make
 
 
+def _copy_by_rows(size: int, dtype: str, group: int, *, flips: bool = False) -> Make:
+    """`b[i, j] = a[i, j]`, read by rows and written by columns of one vector.
+
+    For packing: a `group` of rows is interleaved. Bytes that it `flips` become unsigned
+    ones, larger by 128.
+    """
+    made = "u8" if flips else dtype
+    value = f"cast(u8, a[vi, vj]) ^ u8({SIGN})" if flips else "a[vi, vj]"
+
+    def make(name: str) -> TensorIntrinsic:
+        meaning = parse(f"""
+def {name}(a: {dtype}[{group}, {size}], b: Out[{made}[{group}, {size}]]):
+    for i in range({group}):
+        for j in range({size}):
+            with block("copy", vi=spatial({group}, i), vj=spatial({size}, j)):
+                b[vi, vj] = {value}
+""")
+        a, b = meaning.buffers
+        lanes, every = ir.ramp(ir.Const(0, i64), size), size * group
+        rows = tuple(ir.Load(a, (ir.Const(i, i64), lanes)) for i in range(group))
+        order = (row * size + j for j in range(size) for row in range(group))
+        held: ir.Expr = ir.Shuffle(rows, tuple(order))
+        if flips:
+            held = held.cast(u8.vector(every)) ^ ir.Splat(ir.Const(SIGN, u8), every)
+        place, wide = ir.ramp(ir.Const(0, i64), every), ir.Const(group, i64)
+        apart = ir.Splat(wide, every)
+        done = ir.Store(b, (place % apart, place // apart), held)
+        return TensorIntrinsic(
+            name, meaning, dataclasses.replace(meaning, body=ir.seq(done))
+        )
+
+    return make
+
+
 def _by_columns(
     meaning: ir.Function,
     size: int,
@@ -211,10 +245,17 @@ _TABLE: Final[dict[str, Make]] = {
         for size in (16, 8, 4)
     },
     **{
-        f"flip_by_columns_{size}x{4 * size}xi8": (
-            _copy_by_columns(size, "i8", 4, flips=True)
-        )
+        f"copy_by_rows_{group}x{size}x{dtype}": _copy_by_rows(size, dtype, group)
+        for dtype, group in (("bf16", 2), ("i8", 4), ("u8", 4))
         for size in (16, 8, 4)
+    },
+    **{
+        f"flip_by_{name}xi8": made(size, "i8", 4, flips=True)
+        for size in (16, 8, 4)
+        for name, made in (
+            (f"columns_{size}x{4 * size}", _copy_by_columns),
+            (f"rows_4x{size}", _copy_by_rows),
+        )
     },
 }
 NAMES: Final = tuple(_TABLE)

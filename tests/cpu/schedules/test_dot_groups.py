@@ -168,7 +168,27 @@ def test_ragged_operands_are_packed_in_squares(n, k):
     """All but the padding, and what fills no square."""
     s = scheduled(product("m", n, k, ("u8", "i8")), elsewhere("znver5"))
     assert "transpose_16" in str(s.function)
-    assert not any("transpose" in str(each) for each in s.declined), s.declined
+    assert not any("in_vectors" in str(each) for each in s.declined), s.declined
+
+
+def by_rows(m, n, k, kinds, *, flips=False):
+    """As `product`, of weights whose columns are contiguous."""
+    text = str(product(m, n, k, kinds, flips=flips))
+    text = text.replace(f"[{n}, {k}]", f"[{k}, {n}]").replace("t[vj, vk]", "t[vk, vj]")
+    return parse(text.replace("w[vj, vk]", "w[vk, vj]"))
+
+
+@pytest.mark.parametrize("cpu", [None, *PROCESSORS])
+@pytest.mark.parametrize(("n", "k"), [(80, 64), (83, 64), (80, 66), (41, 37), (9, 5)])
+@pytest.mark.parametrize("kinds", [("u8", "i8"), ("i8", "u8")])
+def test_contiguous_columns_are_interleaved(kinds, n, k, cpu):
+    """All but the padding, and what fills no vector."""
+    target = elsewhere(cpu) if cpu else targets.get("llvm")
+    s = scheduled(by_rows("m", n, k, kinds), target, lanes_along="columns")
+    assert n < 16 or "copy_by_rows" in str(s.trace), s.declined
+    x, w, expected = arrays(6, n, k, kinds)
+    kernel = build(s.function, target, store=False, by_meaning=cpu is not None)
+    np.testing.assert_array_equal(kernel(x, np.ascontiguousarray(w.T)), expected)
 
 
 @pytest.mark.parametrize("cpu", PROCESSORS)
