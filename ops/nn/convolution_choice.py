@@ -17,6 +17,7 @@ from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.nn import convolution_layouts as layouts
 from tensorlang.ops.nn import winograd
 from tensorlang.ops.nn.convolution_problem import Problem, of
+from tensorlang.ops.nn.convolution_sides import of_phases
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 from tensorlang.targets import Target
 from tensorlang.workload import Workload
@@ -158,11 +159,24 @@ def _better_flat(workload: Workload, target: Target) -> bool:
 
 def _better_dots(workload: Workload, target: Target) -> bool:
     """Whether dot products of channels are predicted to be faster."""
-    p = of(workload)
+    return _dotted(workload) and _fewer_by_dots(of(workload), workload, target)
+
+
+def _better_dots_back(workload: Workload, target: Target) -> bool:
+    """The same of the phases of a transposed convolution."""
     if not _dotted(workload):
         return False
+    p = of(workload)
+    strided = math.prod(p.given_x) if math.prod(p.stride) > 1 else 0
+    return _fewer_by_dots(of_phases(p), workload, target, interleaved=strided)
+
+
+def _fewer_by_dots(
+    p: Problem, workload: Workload, target: Target, *, interleaved: int = 0
+) -> bool:
+    dtype = workload.dtypes[0]
     found = layouts.predicted(p, "f32", target)  # narrow floats are widened
-    by_dots = layouts.by_dots(p, workload.dtypes[0], target)
+    by_dots = layouts.by_dots(p, dtype, target, interleaved=interleaved)
     return by_dots < (found.first if p.first else found.last)
 
 
@@ -228,6 +242,12 @@ _BACK: Final = (
     Row("implicit_gemm", _apart, lambda: partial(loops.conv_transposed, rows=True)),
     Row("channels_last", _last, lambda: partial(loops.conv_transposed, packed=True)),
     Row("depthwise", _alone_back, lambda: loops.conv_transposed),
+    Row(
+        "dot_products",
+        _dotted,
+        lambda: partial(loops.conv_transposed, pixels=True),
+        faster=_better_dots_back,
+    ),
 )
 ALGORITHMS: Final[Mapping[str, tuple[Row, ...]]] = {
     "": (

@@ -89,10 +89,11 @@ def conv_transposed(
     *,
     rows: bool = False,
     packed: bool = False,
+    pixels: bool = False,
 ) -> ir.Tensor:
     """The transposed convolution, to images of the problem's size, by phases."""
     frame, of = Layout(p.layout), transposed_sides(p)
-    images = Rows(frame, of, x) if rows else Lines(frame, of)
+    images = Rows(frame, of, x) if rows else (Pixels if pixels else Lines)(frame, of)
     name = _name_of_sums(x, images, b, activation)
     found = _summed(x, w, images, name, back=True, packed=packed)
     return _results(found, images, frame, p.image, b, activation, x.dtype)
@@ -171,9 +172,8 @@ def _summed(
     found: list[tuple[Sequence[Part], ir.Tensor]] = []
     for parts in itertools.product(*(side.parts for side in images.sides)):
         name = f"{of}_{len(found)}" if found else of
-        made = _sums(
-            image, weight, images, parts, own, inner, name, forwards=not packed
-        )
+        forwards = not (packed or isinstance(images, Pixels))
+        made = _sums(image, weight, images, parts, own, inner, name, forwards=forwards)
         found.append((parts, made))
     return found
 

@@ -52,12 +52,13 @@ def cycles(
     return predicted(convolution(id, asked, *shapes), dtype, target)
 
 
-def by_dots(p: Problem, dtype: str, target: Target) -> float:
+def by_dots(p: Problem, dtype: str, target: Target, *, interleaved: int = 0) -> float:
     """Predicted cycles by the processor's dot products of channels, channels last.
 
-    Infinite without such an instruction. Images are copied with channels first, by
-    elements, and where they are padded or their channels do not fill groups, by
-    vectors; results with channels first are transposed in registers.
+    Infinite without such an instruction. Images with channels first are transposed in
+    registers; where images are padded, or their channels do not fill groups, they are
+    copied by vectors; results with channels first are transposed as well, or loaded and
+    stored by elements where so many are `interleaved`.
     """
     row = instructions.dot_product(target.features, (dtype, dtype))
     if row is None:
@@ -70,9 +71,11 @@ def by_dots(p: Problem, dtype: str, target: Target) -> float:
     moved = 0.0
     if p.first:
         size = results * as_dtype(row.sums).bytes
-        moved = images / core.loads + transposing(size, row.sums, target)
-    elif any(p.padding) or p.inputs % row.group:
-        moved = moving(images * as_dtype(dtype).bytes, dtype, target)
+        taken = 2 * interleaved / core.loads
+        moved = taken or transposing(size, row.sums, target)
+        moved += transposing(images * as_dtype(dtype).bytes, dtype, target)
+    if any(p.padding) or p.inputs % row.group:
+        moved += moving(images * as_dtype(dtype).bytes, dtype, target)
     return p.batch * p.groups * one + moved
 
 
@@ -99,7 +102,7 @@ def predicted(p: Problem, dtype: str, target: Target) -> Cycles:
     if p.depthwise:
         return _depthwise(p, core, copy * strided)
     several = p.batch * p.groups
-    first = several * _first(p.flattened(), core)
+    first = several * _first(replace(p, first=True).flattened(), core)
     first += copy * (strided or any(p.padding))
     if strided or not p.pixels:  # results are taken from between the gaps
         first += moving(math.prod(p.given_y) * size, dtype, target)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce as folded
 from operator import and_
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from tensorlang import ir
 from tensorlang.frozen import frozen
 from tensorlang.ops.nn.convolution_problem import Problem
+from tensorlang.ops.nn.windows import Windows
 
 Indices = tuple[Any, ...]
 
@@ -132,6 +134,35 @@ def transposed_sides(p: Problem) -> list[Side]:
         phases = stride, k, stride // common, slope, common, dilation, low
         found.append(Side(given, before, extent, 1, lines, *phases))
     return found
+
+
+def of_phases(p: Problem) -> Problem:
+    """The convolutions that compute the phases of a transposed one, as one of a batch.
+
+    Phases that no window element reaches are left out; the others have as many of them
+    as those that have the most.
+    """
+    found = transposed_sides(p)
+    phases = [sum(part.phases for part in side.parts) for side in found]
+    windows = Windows(
+        tuple(side.parts[0].taps for side in found),
+        (1,) * len(found),
+        tuple(-side.slope for side in found),
+        tuple(
+            n
+            for side in found
+            for n in (side.before, side.extent - side.given - side.before)
+        ),
+    )
+    return replace(
+        p,
+        batch=p.batch * math.prod(phases),
+        inputs=p.outputs,
+        outputs=p.inputs,
+        image=p.result,
+        result=tuple(side.lines for side in found),
+        windows=windows,
+    )
 
 
 def _each(p: Problem) -> Iterator[tuple[int, ...]]:

@@ -5,7 +5,7 @@
 
 The processor's dot or matrix products take groups of channels; see
 `contraction.dot_groups`. Whoever reads the sums goes over them by the same pixels. With
-channels first, results are transposed in registers:
+channels first, images are moved in squares, and results are transposed in registers:
 
     for q_0 in parallel(pixels // 16):
         for b, o_0 in range(...):
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import Load, Var
 from tensorlang.schedules.convolution.products import Product, makers, stage_reading
 from tensorlang.schedules.convolution.tiles import core, vector_lines
@@ -33,6 +34,9 @@ _SMALLEST = 4  # side of a square that is transposed in registers
 
 def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
     """Write results by pixels; the sums are a contraction like any other."""
+    for image in {p.image.buffer: None for p in sums}:
+        for each in makers(s, image):
+            s.attempt(_moved, s, each)
     inline_producers(s)
     copies = [each.name for p in sums for each in makers(s, p.image.buffer)]
     for product in sums:
@@ -45,6 +49,62 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
         s.attempt(_lines, s, copy)
     generic(s, knobs)
     return set()
+
+
+def _moved(s: Schedule, stage: Stage) -> None:
+    """Move the channels of images last, in squares that are transposed in registers.
+
+    Raises:
+        ScheduleError: the stage does something else, or there are too few.
+    """
+    *outer, pixel, channel = (loop.var.name for loop in stage.loops)
+    (load,), last = stage.loads, stage.axis(stage.loops[-1])
+    if load.indices[-1] != stage.axis(stage.loops[-2]) or last not in load.indices:
+        raise ScheduleError(f"block {stage.name!r} does not move channels")
+    if min(extent(s, loop) or 0 for loop in (pixel, channel)) < _SMALLEST:
+        raise ScheduleError("there are no squares to transpose")
+    sides, parts = _sides(s, stage.name), [stage.name]
+    for tall in sides:
+        if not parts:
+            break
+        block, parts = _whole(s, parts[0], tall)
+        if not block:
+            continue
+        rest, (*_, pixel, channel) = [block], s.loops(block)
+        chunk, lane = s.split(pixel, [None, tall])
+        s.reorder(chunk, channel, lane)
+        for side in sides[sides.index(tall) :]:
+            if rest:
+                square, rest = _whole(s, rest[0], side)
+                _transpose(s, square, side, stage.output.dtype)
+    parallelize(s, outer)
+
+
+def _transpose(s: Schedule, block: str, side: int, kind: DType) -> None:
+    """Copy whole squares of channels by pixels, if there are any."""
+    if block:
+        *_, c, q = s.loops(block)
+        c_0, c_1 = s.split(c, [None, side])
+        q_0, q_1 = s.split(q, [None, side])
+        s.reorder(c_0, q_0, c_1, q_1)
+        s.tensorize(c_1, f"transpose_{side}x{side}x{kind}")
+
+
+def _sides(s: Schedule, block: str) -> list[int]:
+    """The sides of squares that are transposed in registers, the longest first."""
+    model = core(s, block)
+    most = min(model.lanes, model.registers // 2)
+    return [most >> n for n in range(most.bit_length()) if most >> n >= _SMALLEST]
+
+
+def _whole(s: Schedule, block: str, side: int) -> tuple[str, list[str]]:
+    """The blocks of whole squares along the last loop but one, and of what is left."""
+    loop = s.loops(block)[-2]
+    length = extent(s, loop) or 0
+    if length < side:
+        return "", [block]
+    whole = length // side * side
+    return block, cut_at(s, block, loop, whole)[1:] if whole < length else []
 
 
 def _lines(s: Schedule, copy: str) -> None:

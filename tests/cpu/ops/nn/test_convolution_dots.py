@@ -76,6 +76,29 @@ def reference(x, w, *, stride=1, padding=0, dilation=1, groups=1):
     return summed(seen, w), summed(np.abs(seen), np.abs(w))
 
 
+def back(dy, w, size, *, stride=1, padding=0, dilation=1, groups=1):
+    """The gradient for images of extents `size` in f64, and its sum of magnitudes."""
+    steps, apart = np.broadcast_to(stride, 2), np.broadcast_to(dilation, 2)
+    sides = np.broadcast_to(padding, 2).repeat(2) if np.size(padding) < 4 else padding
+    top, bottom, left, right = sides
+    outputs, inputs = w.shape[0] // groups, w.shape[1]
+    found = np.zeros(
+        (2, len(dy), groups * inputs, size[0] + top + bottom, size[1] + left + right)
+    )
+    for y, x in np.ndindex(w.shape[2:]):
+        rows, columns = (
+            slice(k * d, k * d + (n - 1) * s + 1, s)
+            for k, d, n, s in zip((y, x), apart, dy.shape[2:], steps, strict=True)
+        )
+        for g in range(groups):
+            own = slice(g * outputs, (g + 1) * outputs)
+            given = dy[:, own].astype("f8"), w[own, :, y, x].astype("f8")
+            at = (slice(None), slice(g * inputs, (g + 1) * inputs), rows, columns)
+            for kept, parts in zip(found, (given, map(np.abs, given)), strict=True):
+                kept[at] += np.einsum("bohw,oc->bchw", *parts)
+    return found[..., top : top + size[0], left : left + size[1]]
+
+
 def workload(x, w, layout, how) -> Workload:
     return nn.conv2d.workload(x.shape, w.shape, dtypes="bf16", layout=layout, **how)
 
@@ -100,6 +123,24 @@ def test_sums_are_those_of_f64(case, layout):
     bound = 2**-8 * np.abs(expected) + 2**-20 * size
     assert made.shape == expected.shape
     assert (np.abs(made.astype("f8") - expected) <= bound).all()
+
+
+@pytest.mark.parametrize("op", [nn.conv2d_grad_data, nn.conv2d_transpose])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("case", CASES)
+def test_sums_of_phases_are_those_of_f64(case, layout, op):
+    (images, weights, how) = CASES[case]
+    w, made = drawn(*weights), reference(drawn(*images), drawn(*weights), **how)[0]
+    dy, last = drawn(*made.shape), layout == "NHWC"
+    given = np.ascontiguousarray(np.moveaxis(dy, 1, -1)) if last else dy
+    size = {"size": images[2:]} if op is nn.conv2d_grad_data else {}
+    with pin(f"{op.id}:algorithm=dot_products"):
+        found = op(given, w, layout=layout, **size, **how)
+    found = np.moveaxis(found, -1, 1) if last else found
+    expected, most = back(dy, w, found.shape[2:], **how)
+    bound = 2**-8 * np.abs(expected) + 2**-20 * most
+    assert found.shape == expected.shape
+    assert (np.abs(found.astype("f8") - expected) <= bound).all()
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -195,6 +236,53 @@ def test_the_instructions_by_their_meaning(name, case, layout):
     assert (np.abs(found.astype("f8") - expected) <= bound).all()
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("case", ["ragged", "strided", "groups"])
+@pytest.mark.parametrize("name", ["dpbf16ps", "tdpbf16ps"])
+def test_the_instructions_of_phases_by_their_meaning(name, case, layout):
+    (images, weights, how) = CASES[case]
+    w, made = drawn(*weights), reference(drawn(*images), drawn(*weights), **how)[0]
+    dy, last = drawn(*made.shape), layout == "NHWC"
+    given = np.ascontiguousarray(np.moveaxis(dy, 1, -1)) if last else dy
+    target, pins = DOTS, {"algorithm": "dot_products"}
+    if name != "dpbf16ps":
+        target = replace(DOTS, features=(*DOTS.features, "amx_tile", "amx_bf16"))
+    asked = nn.conv2d_grad_data.workload(
+        given.shape, w.shape, dtypes="bf16", layout=layout, size=images[2:], **how
+    )
+    made, _ = default(nn.conv2d_grad_data, asked, target, pins)
+    assert "dpbf16ps" in str(made.function), made.declined
+    p = of(asked)
+    kernel = build(made.function, target, store=False, by_meaning=True)
+    expected, size = back(dy, w, images[2:], **how)
+    found = kernel(given.reshape(p.y), w.reshape(p.w))
+    lying = np.moveaxis(expected, 1, -1) if last else expected
+    found = found.reshape(lying.shape)
+    found = np.moveaxis(found, -1, 1) if last else found
+    bound = 2**-8 * np.abs(expected) + 2**-20 * size
+    assert (np.abs(found.astype("f8") - expected) <= bound).all()
+
+
+def test_phases_are_left_to_dot_products_where_these_are_faster():
+    def chosen(layout, side, window, stride):
+        dy = (1, side, side, 128) if layout == "NHWC" else (1, 128, side, side)
+        asked = nn.conv2d_grad_data.workload(
+            dy,
+            (128, 256, window, window),
+            dtypes="bf16",
+            layout=layout,
+            size=(28, 28),
+            stride=stride,
+            padding=window // 2,
+        )
+        return preferred(nn.conv2d_grad_data, asked, DOTS)
+
+    assert chosen("NCHW", 28, 3, 1) == chosen("NHWC", 28, 3, 1) == "dot_products"
+    assert chosen("NCHW", 14, 3, 2) == chosen("NHWC", 14, 3, 2) == "dot_products"
+    # one pixel of four is multiplied, and all are taken apart by elements
+    assert chosen("NCHW", 14, 1, 2) == "implicit_gemm"
+
+
 def test_dot_products_are_preferred_where_there_are_any():
     asked = workload(drawn(1, 28, 28, 64), drawn(64, 64, 3, 3), "NHWC", {})
     assert preferred(nn.conv2d, asked, DOTS) == "dot_products"
@@ -217,6 +305,14 @@ def test_copies_of_images_are_predicted():
     odd, even = predicted("NHWC", 30, 63, 0), predicted("NHWC", 30, 64, 0)
     assert plain < padded < predicted("NCHW", 28, 64, 1)
     assert even < odd
+
+
+def test_images_with_channels_first_are_transposed_in_squares():
+    asked = workload(drawn(2, 21, 12, 28), drawn(20, 21, 3, 3), "NCHW", {})
+    made, _ = default(nn.conv2d, asked, DOTS, {"algorithm": "dot_products"})
+    steps = str(made.trace)
+    # lines of 28 pixels by 21 channels: 16 + 8 + 4 by 16 + 4, and by 8 + 8 + 4
+    assert all(f"transpose_{n}x{n}xbf16" in steps for n in (16, 8, 4)), made.declined
 
 
 def test_results_with_channels_last_are_written_from_the_tiles():
