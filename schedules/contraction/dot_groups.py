@@ -336,10 +336,15 @@ def _in_vectors(
 
     Args:
         found: The products that read the copy.
-        places: The loops over the columns and over the reduction.
+        places: The operand's dimensions of the columns and of the reduction.
     """
     around, row, (_, columns, steps) = s.loops(copy), found.row, found.sizes
-    column, depth = (around[place] for place in places)
+    dims = [n for n, length in enumerate(found.w.buffer.shape) if length != as_expr(1)]
+    if len(around) == found.w.buffer.ndim:
+        dims = list(range(len(around)))
+    if len(around) != len(dims) or not {*places} <= {*dims}:
+        raise ScheduleError(f"block {copy!r} has other loops than the operand")
+    column, depth = (around[dims.index(place)] for place in places)
     by_rows = places[0] > places[1]
     wide = row.group if by_rows else row.lanes * row.group
     others = [name for name in around if name not in {column, depth}]

@@ -1,5 +1,6 @@
 """Matrix products and their gradients against NumPy in float64."""
 
+import ml_dtypes  # noqa: F401 - names `bfloat16` to NumPy
 import numpy as np
 import pytest
 
@@ -29,6 +30,20 @@ def summed_to(gradient, shape):
     gradient = gradient.sum(tuple(range(gradient.ndim - len(shape))))
     ones = tuple(n for n, size in enumerate(shape) if size == 1)
     return gradient.sum(ones, keepdims=True)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [*SHAPES[:-1], ((5, 64), (64, 17)), ((300, 41), (41, 16)), ((9, 1), (1, 40))],
+)
+def test_narrow_floats(a, b, dtype):
+    """Matrices without a batch as well, whose copies have fewer loops."""
+    x, y = drawn(*a).astype(dtype), drawn(*b, seed=1).astype(dtype)
+    made = matmul(x, y).astype("f8")
+    expected = x.astype("f8") @ y.astype("f8")
+    size = np.abs(x.astype("f8")) @ np.abs(y.astype("f8"))
+    assert (np.abs(made - expected) <= 2**-8 * np.abs(expected) + 2**-19 * size).all()
 
 
 @pytest.mark.parametrize(("a", "b"), SHAPES)
