@@ -154,6 +154,7 @@ def bound(op: Operator) -> Callable[..., Launch]:
     for name, piece in usual.items():
         lines += _fitting(op.id, name, piece, given)
     lines += _unpacking(parameters, given)
+    lines += _transposing(parameters, given)
     for name, (other, launch) in op.instead.items():
         given |= {f"__other_{name}": other, f"__launch_{name}": launch}
         named = (f"{of}={of}" for of in (*pieces, *op.shared))
@@ -263,6 +264,17 @@ def _unpacking(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterat
             yield f"__packing_of_{name} = 0"
             yield f"if type({name}) is __packed:"
             yield f"    {name}, __packing_of_{name} = {name}.of(__op.id)"
+
+
+def _transposing(
+    parameters: Sequence[Parameter], given: dict[str, Any]
+) -> Iterator[str]:
+    """The lines that pass transposed views as they lie in memory."""
+    for name, kind in ((p.name, p.kind) for p in parameters):
+        if isinstance(kind, Arrays) and kind.transposed:
+            given["__lying"] = runtime.host_arrays.as_stored
+            yield f"if type({name}) is not __array or not {name}.flags.c_contiguous:"
+            yield f"    {name}, {kind.transposed} = __lying({name}, {kind.transposed})"
 
 
 def _arguments(op: Operator, given: dict[str, Any]) -> Iterator[str]:

@@ -7,19 +7,26 @@ rows of the result are open sizes; depth and columns are constants of the kernel
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.frozen import frozen
 from tensorlang.ops.spec.definition import operator
-from tensorlang.ops.spec.signature import Numbers
+from tensorlang.ops.spec.signature import REALS, Arrays
 
 _USUAL: Final = (1024, 1024)
+
+_A: TypeAlias = Annotated[
+    "ir.Tensor", Arrays("numbers", REALS, transposed="transpose_a")
+]
+_B: TypeAlias = Annotated[
+    "ir.Tensor", Arrays("numbers", REALS, transposed="transpose_b")
+]
 
 
 @operator("math.matmul", shapes=(_USUAL,) * 2, whole=True, gradient={"linear": False})
 def matmul(
-    a: Numbers, b: Numbers, *, transpose_a: bool = False, transpose_b: bool = False
+    a: _A, b: _B, *, transpose_a: bool = False, transpose_b: bool = False
 ) -> ir.Tensor:
     """Matrix product over the last two dimensions; leading dimensions are a batch.
 
@@ -30,7 +37,8 @@ def matmul(
             A vector is a row as `a` and a column as `b`, without that dimension in the
             result, and is not transposed.
         transpose_a: Whether `a` is stored transposed.
-        transpose_b: Whether `b` is stored transposed.
+        transpose_b: Whether `b` is stored transposed. Views such as `w.T` are read as
+            they lie, without a copy.
         out: Output array, `[..., m, n]`.
     """
     vectors = a.ndim == 1, b.ndim == 1

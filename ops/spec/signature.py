@@ -103,6 +103,9 @@ class Arrays:
     inplace: bool = False  # whether it is updated in place
     packed: bool = False  # whether it may be a packed weight
     batch: bool = False  # whether its first size stays symbolic even if it is 1
+    # the attribute that says whether its last two dimensions are exchanged: views that
+    # lie so in memory are passed without a copy
+    transposed: str = ""
     # its type in a workload that does not say it, unless it has the shape of the array
     # before it; empty: by `dtypes`
     usual: str = ""

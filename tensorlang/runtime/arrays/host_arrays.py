@@ -82,6 +82,27 @@ def as_kind(array: Foreign, kind: str) -> Foreign:
     return _WRAPS.get(kind, _itself)(array)
 
 
+def as_stored(array: Foreign, transposed: bool) -> tuple[Foreign, bool]:
+    """The array as it lies in memory, and whether its last dimensions are exchanged.
+
+    That is so for a NumPy array or PyTorch tensor whose transpose is contiguous. All
+    else is returned as it is.
+
+    Args:
+        array: Of any library.
+        transposed: Whether the caller has exchanged them already.
+    """
+    if type(array) is np.ndarray:
+        view = array.swapaxes(-1, -2) if array.ndim > 1 else array
+        lies = view.flags.c_contiguous
+    elif kind_of(array) == "torch" and array.ndim > 1 and not array.is_contiguous():
+        view = array.mT
+        lies = view.is_contiguous()
+    else:
+        return array, transposed
+    return (view, not transposed) if lies else (array, transposed)
+
+
 def immutable(value: object) -> str:
     """Why such an array can never be written, as a clause; empty if it can."""
     if kind_of(value) in ("jax", "jaxlib"):

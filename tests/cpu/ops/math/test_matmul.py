@@ -6,6 +6,7 @@ import pytest
 
 from tensorlang.errors import DTypeError, ShapeError
 from tensorlang.ops.math import matmul, matmul_grad
+from tensorlang.runtime import calling
 
 SHAPES = [
     ((5, 7), (7, 9)),
@@ -96,6 +97,28 @@ def test_vectors(a, b):
 def test_strided_inputs():
     x, y = drawn(6, 20)[:, ::2], drawn(8, 10).T
     np.testing.assert_allclose(matmul(x, y), x @ y, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_transposed_views_are_read_as_they_lie(library, batch):
+    convert = pytest.importorskip(library).asarray
+    x, y = convert(drawn(*batch, 7, 5)), convert(drawn(*batch, 6, 7))
+    x_view, y_view = x.swapaxes(-1, -2), y.swapaxes(-1, -2)
+    both, one = {"transpose_a": True, "transpose_b": True}, {"transpose_b": True}
+    for found, expected, product in (
+        (matmul(x_view, y_view), matmul(x, y, **both), x_view @ y_view),
+        (matmul(x, x_view), matmul(x, x, **one), x @ x_view),
+        (matmul(x_view, y, **one), matmul(x, y, **both), x_view @ y_view),
+        (matmul(y, x_view, **one), matmul(y, x), y @ x),  # back again
+    ):
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_allclose(found, product, rtol=1e-5, atol=1e-5)
+
+
+def test_a_transposed_view_is_not_copied(monkeypatch):
+    monkeypatch.setattr(calling, "_make_contiguous", None)
+    matmul(drawn(7, 5).T, drawn(6, 7).T)
 
 
 @pytest.mark.parametrize(
