@@ -145,6 +145,7 @@ def _online(**given: Any) -> ir.Tensor:
     attention, "tiles", serves=_in_tiles, feature="mma", tolerance=2.0**-8, finite=True
 )
 def _tiles(**given: Any) -> ir.Tensor:
+    """Keys that are hidden, and copies of the last value, have weights of zero."""
     problem = loops.Problem.of(**given)
     return problem.result(tiles.attention(problem))
 

@@ -21,6 +21,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from tensorlang import ir
 from tensorlang.ops.nn.attention_blocks import (
     KEYS,
@@ -69,8 +71,10 @@ class _Tiles:
             self.shared, ("highest", "peak", "base", "fade")
         )
         # scores that no mask changes are scaled in the exponent: their order stays
-        self.late = p.mask is None and p.scale > 0
-        self.factor = p.scale * _LOG2_E if self.late else 1.0
+        single = np.finfo(np.float32)
+        exact = float(single.tiny) <= p.scale * _LOG2_E <= float(single.max)
+        self.late = p.mask is None and exact
+        self.factor = p.scale * _LOG2_E if self.late else _LOG2_E
         self.rows = Loop("i", ir.as_expr(self.queries))
         self.lanes = self.rows, Loop("l", ir.as_expr(_QUAD))
         self.eights = Loop("u", ir.as_expr(KEYS // (_QUAD * _PAIR)), "reduction")
@@ -149,21 +153,15 @@ class _Tiles:
         ]
 
     def _scaled(self) -> list[ir.Stmt]:
-        """Scale scores; minus infinity for keys that are hidden, or beyond the last.
-
-        Weights are powers of 2: the factor is times the logarithm of e to that base.
-        """
-        added = self.p.mask is not None
-        factor = self.p.scale if added else self.p.scale * _LOG2_E
+        """Scale scores; minus infinity for keys that are hidden, or beyond the last."""
 
         def scale(at: Place, i: ir.Expr, j: ir.Expr) -> ir.Stmt:
             del at
-            return store(self.scores, (i, j), self.scores[i, j] * factor)
+            return store(self.scores, (i, j), self.scores[i, j] * self.p.scale)
 
         def hide(at: Place, i: ir.Expr, j: ir.Expr) -> ir.Stmt:
             key = at.first + j
             value = self.p.score(at.query(i), at.key(j)[1], self.scores[i, j])
-            value = value * _LOG2_E if added else value
             seen = key < self.p.k.buffer.shape[1]
             return store(self.scores, (i, j), ir.select(seen, value, -math.inf))
 
@@ -196,9 +194,8 @@ class _Tiles:
 
         def exponential(at: Place, i: ir.Expr, j: ir.Expr) -> ir.Stmt:
             del at
-            base = self.base[i, _lane_of(j)]
-            value = ir.fma(self.scores[i, j], self.factor, -base)
-            return store(self.scores, (i, j), ir.approximate_exp2(value))
+            value = self._power(self.scores[i, j] - self.base[i, _lane_of(j)])
+            return store(self.scores, (i, j), value)
 
         def total(
             at: Place, i: ir.Expr, lane: ir.Expr, u: ir.Expr, e: ir.Expr
@@ -245,9 +242,9 @@ class _Tiles:
         del at
         place = i, lane
         before, most = self.top[place], ir.Var("most", ir.f32)
-        peak = self.peak[place] * self.factor
+        peak = self.peak[place]
         base = ir.select(most.equal(-math.inf), 0.0, most)
-        fade = ir.approximate_exp2(before - self.base[place])
+        fade = self._power(before - self.base[place])
         return ir.seq(
             ir.Let(most, ir.select(before > peak, before, peak)),
             store(self.base, place, base),
@@ -255,6 +252,13 @@ class _Tiles:
             store(self.total, place, self.total[place] * self.fade[place]),
             store(self.top, place, most),
         )
+
+    def _power(self, difference: ir.Expr) -> ir.Expr:
+        """`e` to the power of a difference of scores, as a power of 2.
+
+        Scores are subtracted first: a product of a large one has too large an error.
+        """
+        return ir.approximate_exp2(difference * self.factor)
 
     def _finished(self, y: ir.Buffer) -> list[ir.Stmt]:
         """Divide the sums of values by the sums of weights; zeros if there are none."""

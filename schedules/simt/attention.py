@@ -48,10 +48,13 @@ def tiles(s: Schedule, knobs: Knobs) -> None:
     """Products of fragments, and everything else on the fragments."""
     form = FORMS[s.function.buffers[0].dtype.name]
     outer, steps = _loops(s)
+    around = *outer, steps.var.name
     every = list(blocks(s.function))
     copies = {_written(b): b for b in every if _is_copy(s, b)}
     room = s.target.shared_bytes if s.target else 0
-    default = 2 if 2 * sum(map(_bytes, copies)) <= room else 1
+    staged = set(allocations(steps))
+    doubled = sum(_bytes(copy) * (2 if copy in staged else 1) for copy in copies)
+    default = 2 if doubled <= room else 1
     why = "two if a block has room for them"
     stages = knobs.choice("stages", _STAGES, default=default, why=why)
     products = [b for b in every if _is_product(b)]
@@ -60,21 +63,21 @@ def tiles(s: Schedule, knobs: Knobs) -> None:
         if buffer not in copies:
             s.transform_layout(buffer.name, _layout(buffer))
     for buffer, block in copies.items():
-        layout = swizzled(_columns(buffer), form.chunk)
+        layout = swizzled(_shape(buffer)[-1], form.chunk)
         given = {"threads": _WARPS * WARP, "chunk": form.chunk}
         staged_rows(s, block.name, buffer.name, layout, **given)
     for block in every:
-        inner = [loop for loop in s.loops(block.name) if loop not in (*outer, steps)]
+        inner = [loop for loop in s.loops(block.name) if loop not in around]
         if block in products:
             _multiplied(s, block, inner, _ways(block, copies), form)
         elif block not in copies.values():
             _distributed(s, block, inner)
     bind_blocks(s, outer)
     if stages > 1:
-        s.pipeline(steps, stages)
+        s.pipeline(steps.var.name, stages)
 
 
-def _loops(s: Schedule) -> tuple[list[str], str]:
+def _loops(s: Schedule) -> tuple[list[str], For]:
     """The loops over tiles of queries, and the one over tiles of keys."""
     outer, body = [], s.function.body
     while isinstance(body, For):
@@ -82,8 +85,7 @@ def _loops(s: Schedule) -> tuple[list[str], str]:
         body = body.body
     assert isinstance(body, Seq)
     inner = (loop for loop in body.stmts if isinstance(loop, For))
-    steps = next(loop for loop in inner if isinstance(loop.body, Seq))
-    return outer, steps.var.name
+    return outer, next(loop for loop in inner if isinstance(loop.body, Seq))
 
 
 def _update(block: Block) -> Store | Reduce:
@@ -118,30 +120,28 @@ def _is_product(block: Block) -> bool:
     return len(set(nodes_of(update.values[0], Load))) == _PRODUCT
 
 
-def _columns(buffer: Buffer) -> int:
-    """The length of a buffer's rows."""
-    last = buffer.shape[-1]
-    assert isinstance(last, Const)
-    return int(last.value)
+def _shape(buffer: Buffer) -> tuple[int, ...]:
+    """The sizes of a temporary, which are known."""
+    known = [size.value for size in buffer.shape if isinstance(size, Const)]
+    assert len(known) == len(buffer.shape)
+    return tuple(map(int, known))
 
 
 def _bytes(buffer: Buffer) -> int:
-    """The bytes of a temporary of known size."""
-    sizes = (int(n.value) for n in buffer.shape if isinstance(n, Const))
-    return prod(sizes) * buffer.dtype.bits // 8
+    """The bytes of a temporary."""
+    return prod(_shape(buffer)) * buffer.dtype.bits // 8
 
 
 def _lanes(buffer: Buffer) -> Lanes:
     """Whole rows for each warp."""
-    rows = buffer.shape[-2]
-    assert isinstance(rows, Const)
-    return Lanes((int(rows.value), _columns(buffer)), (_WARPS, 1))
+    rows, columns = _shape(buffer)
+    return Lanes((rows, columns), (_WARPS, 1))
 
 
 def _layout(buffer: Buffer) -> str:
     """The layout of fragments, or of what belongs to their rows."""
     lanes = _lanes(buffer)
-    return row_layout(lanes) if _columns(buffer) == QUAD else fragment_layout(lanes)
+    return row_layout(lanes) if _shape(buffer)[-1] == QUAD else fragment_layout(lanes)
 
 
 def _ways(block: Block, copies: Collection[Buffer]) -> list[str]:

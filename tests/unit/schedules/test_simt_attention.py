@@ -36,6 +36,8 @@ def prepared(arrays, dtype="bf16", knobs=(), **options):
     """The launches of attention by tiles, and the values of sizes."""
     op = find("nn.attention")
     types = tuple("bool" if a.dtype == bool else dtype for a in arrays)
+    if arrays[-1].dtype == np.float32:
+        types = (*types[:-1], "f32")
     shapes = [a.shape for a in arrays]
     workload = op.workload(*shapes, dtypes=types, **options)
     assert preferred(op, workload, GPU) == "tiles"
@@ -161,6 +163,42 @@ def test_large_scores_do_not_overflow():
     arrays = [q * KIND["bf16"](64), k * KIND["bf16"](64), v]
     y, _ = outcome(arrays)
     close(y, formula(*arrays))
+
+
+@pytest.mark.parametrize(("dtype", "factor"), [("f16", 15000), ("bf16", 3e5)])
+def test_finite_inputs_of_any_size_give_finite_results(dtype, factor):
+    q, k, v = drawn((1, 1, 1, 9, 100, 16, 16), dtype)
+    large = [(x.astype("f4") * factor).astype(x.dtype) for x in (q, k)]
+    y, _ = outcome([*large, v], dtype)
+    close(y, formula(*large, v), dtype)
+
+
+@pytest.mark.parametrize("scale", [3e38, 1e-46])
+def test_scales_at_the_ends_of_the_range(scale):
+    q, k, v = drawn((1, 1, 1, 9, 100, 16, 16), "bf16")
+    small = [q * KIND["bf16"](1e-19), k * KIND["bf16"](1e-19), v]
+    y, _ = outcome(small, scale=scale)
+    close(y, formula(*small, scale=scale))
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+def test_masks_of_the_lowest_number(kind):
+    """A row of equal scores has the mean of the values, as a softmax of it has."""
+    dtype = KIND.get(kind, np.float32)
+    arrays = drawn((1, 1, 1, 5, 70, 16, 16), "bf16")
+    mask = np.zeros((5, 70), dtype)
+    mask[1] = mask[2, 30:] = ml_dtypes.finfo(dtype).min
+    y, _ = outcome([*arrays, mask])
+    close(y, formula(*arrays, mask))
+    close(y[0, 0, 1], arrays[2].astype("f8").mean((0, 1, 2)))
+
+
+def test_only_what_copies_run_ahead_of_is_doubled():
+    """Queries, and two stages of keys and values, have room; all twice have not."""
+    func, _ = prepared(drawn((1, 1, 1, 128, 128, 256, 64), "bf16"))
+    shared = [b for b in allocations(func) if b.scope == "shared"]
+    sizes = {b.name: int(b.shape[0].value) for b in shared}
+    assert sizes == {"query": 128 * 256, "keys": 2 * 64 * 256, "values": 2 * 64 * 64}
 
 
 def test_neither_scores_nor_weights_are_in_memory():
