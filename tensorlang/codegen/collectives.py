@@ -5,13 +5,15 @@ from __future__ import annotations
 from tensorlang.codegen.hopper.lower import refuse_roles
 from tensorlang.errors import CodegenError
 from tensorlang.ir.collectives import COLLECTIVES, collectives_in
+from tensorlang.ir.contents import contents
+from tensorlang.ir.gpu_natives import GPU_NATIVES
 from tensorlang.ir.nodes import Call, Function, Load, Ramp
 from tensorlang.ir.visit import nodes_of
 from tensorlang.targets import Target
 
 
 def refuse_missing(function: Function, target: Target) -> None:
-    """Check that a target has every collective of a function.
+    """Check that a target has every collective of a function, and its approximations.
 
     Raises:
         CodegenError: it lacks one; schedules check `target.features` first.
@@ -23,6 +25,12 @@ def refuse_missing(function: Function, target: Target) -> None:
                 f"{entry.name} is a {entry.scope} collective, which {target} does not "
                 f"support: it lacks {entry.feature!r}; schedule it as plain loops"
             )
+    missing = contents(function.body).calls & GPU_NATIVES.keys()
+    if missing and target.kind != "cuda":
+        raise CodegenError(
+            f"{', '.join(sorted(missing))}: an instruction of CUDA GPUs, which "
+            f"{target} lacks; call the exact function"
+        )
 
 
 def check_rows(function: Function) -> None:

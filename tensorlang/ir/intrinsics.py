@@ -42,7 +42,10 @@ def exp2(x: ExprLike) -> Call:
 
 
 def approximate_exp2(x: ExprLike) -> Call:
-    """2 to the power `x`, by one instruction of a GPU (`gpu_natives`)."""
+    """2 to the power `x`, by one instruction of a CUDA GPU (`gpu_natives`).
+
+    Lowering refuses it for other targets; `exp2` is for all.
+    """
     return intrinsic("approximate_exp2", x)
 
 

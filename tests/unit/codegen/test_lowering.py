@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tensorlang.codegen.lower import lower
+from tensorlang.codegen.simt import lower as simt
 from tensorlang.errors import CodegenError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.text.parser import parse
@@ -424,3 +425,17 @@ def f(y: InOut[f32[2]], *, n: i64):
     for tid in range(3):
         run(function, y, n=1, tid=tid, team=3)
     assert not y.any()
+
+
+@pytest.mark.parametrize(
+    ("way", "target"),
+    [(lower, TARGET), (simt.lower, Target(kind="opencl", device="a GPU"))],
+)
+def test_approximations_of_cuda_are_refused_elsewhere(way, target):
+    program = parse("""
+def f(x: f32[8], y: Out[f32[8]]):
+    for i in range(8):
+        y[i] = approximate_exp2(x[i])
+""")
+    with pytest.raises(CodegenError, match=r"approximate_exp2: .* CUDA GPUs, which"):
+        way(program, target)
