@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Final, TypeVar, dataclass_transform
 
-from tensorlang.frozen import IMMUTABLE, constructor, generated
+from tensorlang.frozen import IMMUTABLE, constructor, equality, generated
 
 _T = TypeVar("_T")
 _UNKNOWN: Final = {"_free": "None", "_hash": "None"}  # slots of every node, at first
@@ -30,25 +30,11 @@ def node(cls: type[_T]) -> type[_T]:
     )
     methods = dict(IMMUTABLE)
     if not unique:
-        methods |= {"__init__": constructor(made, _UNKNOWN), "__eq__": _equal(made)}
+        methods |= {"__init__": constructor(made, _UNKNOWN), "__eq__": equality(made)}
         methods["__hash__"] = _hash(made)
     for name in methods.keys() - own:
         setattr(made, name, methods[name])
     return made
-
-
-def _equal(kind: type) -> Callable[..., bool]:
-    compared = [f.name for f in fields(kind) if f.compare]
-    mine, its = (
-        "".join(f"{each}.{name}, " for name in compared) for each in ("self", "other")
-    )
-    lines = [
-        "def __eq__(self, other):",
-        "if other.__class__ is not self.__class__:",
-        "    return NotImplemented",
-        f"return ({mine}) == ({its})",
-    ]
-    return generated(kind, "__eq__", lines, {})
 
 
 def _hash(kind: type) -> Callable[..., int]:

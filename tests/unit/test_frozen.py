@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
+import typing
 from dataclasses import FrozenInstanceError, field
 from typing import ClassVar
 
@@ -114,3 +116,44 @@ def test_copies(each: Point) -> None:
     for made in (pickle.loads(pickle.dumps(each)), copy.deepcopy(each)):
         assert made == each
         assert repr(made) == repr(each)
+
+
+@frozen
+class Clashing:
+    """Fields of names that its constructor might use."""
+
+    absent: list[int] = field(default_factory=list)
+    set_absent: int = 1
+    new_absent: int = 2
+    default_set_absent: int = 3
+    hash: int = 4
+    self: int = 5
+
+
+def test_any_name_is_a_field() -> None:
+    made = Clashing([7], self=8)
+    assert dataclasses.astuple(made) == ([7], 1, 2, 3, 4, 8)
+    assert Clashing().absent == []
+
+
+@frozen
+class Partly:
+    kept: int
+    unhashed: int = field(default=0, hash=False)
+    only_hashed: int = field(default=0, hash=True, compare=False)
+
+
+def test_fields_may_be_compared_without_being_hashed() -> None:
+    assert Partly(1, 2) != Partly(1, 3)
+    assert hash(Partly(1, 2)) == hash(Partly(1, 3)) == hash((1, 0))
+    assert Partly(1, 2) == Partly(1, 2, 5)
+
+
+def test_signatures_and_types_are_those_of_the_module() -> None:
+    shown = str(inspect.signature(Point, eval_str=True))
+    assert "seen: list[int] = <factory>" in shown
+    hints = typing.get_type_hints(Point.__init__)
+    assert hints["seen"] == list[int]
+    for method in (Point.__init__, Point.__eq__, Point.__hash__):
+        assert method.__module__ == Point.__module__
+        assert method.__qualname__ == f"Point.{method.__name__}"
