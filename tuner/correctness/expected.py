@@ -112,13 +112,13 @@ def within(
 
 
 def has_outliers(wide: Array) -> bool:
-    """Whether a result is so large that only its own error is permitted."""
+    """Whether only its own error is permitted for a result: one too large or alone."""
     return bool(wide.dtype.kind == "f" and _outliers(wide, _typical(wide)).any())
 
 
 def _outliers(wide: Array, typical: float) -> Array:
-    large: Array = np.isfinite(wide) & (np.abs(wide) > _USUAL * typical)
-    return large
+    large: Array = (wide.size == 1) | (np.abs(wide) > _USUAL * typical)
+    return large & np.isfinite(wide)
 
 
 def _around(

@@ -156,7 +156,11 @@ class Gate:
     def _reference(self, workload: Workload) -> Reference:
         if workload not in self._references:
             self._references[workload] = Reference(
-                self._op, workload, self._declared, finite=self._finite
+                self._op,
+                workload,
+                self.tolerance,
+                declared=self._declared,
+                finite=self._finite,
             )
         return self._references[workload]
 

@@ -77,13 +77,20 @@ class Reference:
 
     Args:
         op: The operator, whose algorithm `direct` it is.
-        tolerance: The declared relative error; float reductions get at least that of
-            `tolerance.py`, and 0 requires equal bits.
+        tolerance: The permitted relative error; 0 requires equal bits. Float reductions
+            get at least that of `tolerance.py`.
+        declared: That of exact sums; by default 0.
         finite: Whether infinities and NaNs may propagate.
     """
 
     def __init__(
-        self, op: Operator, workload: Workload, tolerance: float, *, finite: bool
+        self,
+        op: Operator,
+        workload: Workload,
+        tolerance: float,
+        *,
+        declared: float = 0.0,
+        finite: bool,
     ) -> None:
         self._sizes = op.sizes(workload)
         self._finite = finite
@@ -91,8 +98,8 @@ class Reference:
         self.workload, self.func = workload, self._taken.func
         self.inputs = self._taken.inputs
         self._tolerance, self._exact = (
-            max(tolerance, reassociation(self.func, self._sizes, exact=exact))
-            for exact in (False, True)
+            max(least, reassociation(self.func, self._sizes, exact=exact))
+            for least, exact in ((tolerance, False), (declared, True))
         )
         self.terms = most_terms(self.func, self._sizes)
         self._wide = widened(self.func) if self._tolerance else None
@@ -169,8 +176,8 @@ class Reference:
             arrays, scalars = self._taken.arguments(fill)
             with suppress(KernelError):  # a check of the definition fails
                 results = self.compiled(arrays, scalars, narrow=narrow)
-                moved = self._moved(arrays, scalars, results[0])
                 exact = all(map(_is_of_ones, arrays)) and self._agree(results)
+                moved = [] if exact else self._moved(arrays, scalars, results[0])
                 expected = self.expected(
                     results, self._spreads(arrays), moved, exact=exact
                 )
@@ -200,7 +207,7 @@ class Reference:
 
         Where large terms cancel, they show how far the results of another order may be:
         each term moves by its share of the permitted error.
-        Empty where no result is much larger than the others.
+        Empty where no result is alone or much larger than the others.
         """
         if wide is None or self.pointwise or not any(map(has_outliers, wide)):
             return []

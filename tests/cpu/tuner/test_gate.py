@@ -139,6 +139,21 @@ def test_lost_terms_are_wrong_where_rounding_hides_them(
         assert gate.check(build(op.function(case.workload)), case) <= 1
 
 
+@operator("test_gate.tenth")
+def tenth(x: Any) -> Any:
+    k = reduce_axis(x.shape[1], "k")
+    return compute((x.shape[0],), lambda i: sum(x[i, k] * 0.1, k), name="y")
+
+
+@pytest.mark.parametrize("terms", [80, 2000])
+def test_a_single_sum_may_cancel(terms: int) -> None:
+    gate = Gate(tenth, tenth.workload((1, terms), dtypes="f16"), 0.0)
+    host = targets.host()
+    for case in (*gate.small, gate.full):
+        made = building.schedule(tenth, case.workload, host, "direct", Knobs())
+        assert gate.check(build(made), case) <= 1
+
+
 @operator("test_gate.total")
 def total(x: Any) -> Any:
     k = reduce_axis(x.shape[0], "k")
