@@ -37,7 +37,13 @@ from tensorlang.tuner.correctness.expected import (
     within,
 )
 from tensorlang.tuner.correctness.special_values import SEED
-from tensorlang.tuner.correctness.tolerance import most_terms, of_terms, reassociation
+from tensorlang.tuner.correctness.tolerance import (
+    coarsest,
+    most_terms,
+    of_terms,
+    reassociation,
+    sums_ones,
+)
 from tensorlang.tuner.correctness.widen import widened
 
 if TYPE_CHECKING:
@@ -97,10 +103,9 @@ class Reference:
         self._taken = Taken.of(op, workload)
         self.workload, self.func = workload, self._taken.func
         self.inputs = self._taken.inputs
-        self._tolerance, self._exact = (
-            max(least, reassociation(self.func, self._sizes, exact=exact))
-            for least, exact in ((tolerance, False), (declared, True))
-        )
+        self._tolerance = max(tolerance, reassociation(self.func, self._sizes))
+        self._exact = max(declared, coarsest(self.func) / 2)
+        self._sums_ones = sums_ones(self.func)
         self.terms = most_terms(self.func, self._sizes)
         self._wide = widened(self.func) if self._tolerance else None
         self._rounding = of_terms(self.func, self._sizes) / OWN_ERRORS
@@ -108,8 +113,8 @@ class Reference:
 
     @property
     def hides_terms(self) -> bool:
-        """Whether a lost one of its random terms is within the permitted error."""
-        return self._tolerance * math.sqrt(self.terms) >= 1
+        """Whether a lost term is within the permitted error, unless terms are ones."""
+        return self._sums_ones and self._tolerance * math.sqrt(self.terms) >= 1
 
     @cached_property
     def results(self) -> list[tuple[tuple[int, ...], np.dtype]]:
@@ -176,7 +181,7 @@ class Reference:
             arrays, scalars = self._taken.arguments(fill)
             with suppress(KernelError):  # a check of the definition fails
                 results = self.compiled(arrays, scalars, narrow=narrow)
-                exact = all(map(_is_of_ones, arrays)) and self._agree(results)
+                exact = self._is_exact(arrays, results)
                 moved = [] if exact else self._moved(arrays, scalars, results[0])
                 expected = self.expected(
                     results, self._spreads(arrays), moved, exact=exact
@@ -297,10 +302,12 @@ class Reference:
                 assert own is not None
                 yield Expected(own, zeros=self._zeros)
 
-    def _agree(self, results: Results) -> bool:
+    def _is_exact(self, arrays: Sequence[Array], results: Results) -> bool:
         """Whether nothing was rounded but the results in double precision."""
         wide, narrow = results
-        if wide is None or narrow is None:
+        if wide is None or narrow is None or not self._sums_ones:
+            return False
+        if not all(map(_is_of_ones, arrays)):
             return False
         with np.errstate(all="ignore"):
             return all(

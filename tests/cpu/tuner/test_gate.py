@@ -29,8 +29,10 @@ from tensorlang.tuner.correctness.expected import differing, within
 from tensorlang.tuner.correctness.gate import Gate, Wrong
 from tensorlang.tuner.correctness.guarded import EDGES, Guarded
 from tensorlang.tuner.correctness.ragged import KINDS, small_variants
-from tensorlang.tuner.correctness.tolerance import reassociation
+from tensorlang.tuner.correctness.tolerance import reassociation, sums_ones
 from tensorlang.tuner.correctness.widen import widened
+
+FLOATS = ("f64", "f32", "f16", "bf16")
 
 
 @operator("test_gate.row_sum")
@@ -121,6 +123,7 @@ def length(x: Any) -> Any:
         (product, 40, "bf16", 1024),
         (product, 40, "bf16", 1920),
         (length, 64, "bf16", 1024),
+        (length, 64, "bf16", 2000),
     ],
 )
 def test_lost_terms_are_wrong_where_rounding_hides_them(
@@ -152,6 +155,29 @@ def test_a_single_sum_may_cancel(terms: int) -> None:
     for case in (*gate.small, gate.full):
         made = building.schedule(tenth, case.workload, host, "direct", Knobs())
         assert gate.check(build(made), case) <= 1
+
+
+@operator("test_gate.scaled_length")
+def scaled_length(x: Any) -> Any:
+    k = reduce_axis(int(x.shape[1]), "k")
+    return compute((x.shape[0],), lambda i: sum(x[i, k] * x[i, k] / 3.0, k), name="y")
+
+
+def test_sums_are_exact_only_of_ones() -> None:
+    def is_exact(op: Operator, dtype: str = "f32") -> bool:
+        return sums_ones(op.function(op.workload((4, 50), dtypes=dtype)))
+
+    assert all(is_exact(op, dtype) for op in (row_sum, length) for dtype in FLOATS)
+    assert not any(is_exact(op) for op in (scaled_length, tenth))
+    library = ("math.mean", "nn.dense", "nn.softmax", "math.var", "nn.layer_norm")
+    found = [sums_ones(op.function(op.default)) for op in map(find, library)]
+    assert found == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_sums_that_agree_by_luck_are_not_exact(dtype: str) -> None:
+    gate, kernel = split_up(scaled_length, 1, 2000, dtype=dtype)
+    assert gate.check(kernel, gate.full) <= 1
 
 
 @operator("test_gate.total")
