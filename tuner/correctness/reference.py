@@ -114,7 +114,7 @@ class Reference:
     @property
     def hides_terms(self) -> bool:
         """Whether a lost term is within the permitted error, unless terms are ones."""
-        return self._sums_ones and self._tolerance * math.sqrt(self.terms) >= 1
+        return self._sums_ones and self._tolerance * self.terms >= 1
 
     @cached_property
     def results(self) -> list[tuple[tuple[int, ...], np.dtype]]:

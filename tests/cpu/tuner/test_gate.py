@@ -157,6 +157,18 @@ def test_a_single_sum_may_cancel(terms: int) -> None:
         assert gate.check(build(made), case) <= 1
 
 
+@pytest.mark.parametrize("rows", [64])
+def test_a_lost_one_of_many_terms_is_wrong(rows: int) -> None:
+    workload = row_sum.workload((rows, 1 << 16), dtypes="f32")
+    gate = Gate(row_sum, workload, 0.0)
+    text = show(row_sum.function(workload)).replace(
+        ", x[vi, vk])", ", select(vk == 777, 0.0, x[vi, vk]))"
+    )
+    assert "select" in text
+    with pytest.raises(Wrong, match=r"are wrong, given zeros but for"):
+        gate.check(build(parse(text)), gate.full)
+
+
 @operator("test_gate.scaled_length")
 def scaled_length(x: Any) -> Any:
     k = reduce_axis(int(x.shape[1]), "k")
