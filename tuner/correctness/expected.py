@@ -117,8 +117,9 @@ def has_outliers(wide: Array) -> bool:
 
 
 def _outliers(wide: Array, typical: float) -> Array:
-    large: Array = (wide.size == 1) | (np.abs(wide) > _USUAL * typical)
-    return large & np.isfinite(wide)
+    large = (wide.size == 1) | (np.abs(wide) > _USUAL * typical)
+    outliers: Array = large & np.isfinite(wide)
+    return outliers
 
 
 def _around(

@@ -237,7 +237,7 @@ class Gate:
             fills(pool, reference.inputs, pointwise=reference.pointwise, exact=exact)
         )
         if reference.hides_terms:
-            every += few_ones(reference.terms)
+            every += few_ones(reference.terms, reference.epsilon)
         if reference.may_fault:
             fine = set(reference.defined(every))
             every = [one for one in every if one[0] in fine]
@@ -273,7 +273,7 @@ class Gate:
             more = reference.case([RANDOM], narrow=narrow).runs
             case = replace(case, runs=(*more, *case.runs))
         if reference.hides_terms and not reference.may_fault:
-            more = reference.case(few_ones(reference.terms)).runs
+            more = reference.case(few_ones(reference.terms, reference.epsilon)).runs
             case = replace(case, runs=(*case.runs, *more))
         return case
 

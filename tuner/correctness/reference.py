@@ -104,7 +104,8 @@ class Reference:
         self.workload, self.func = workload, self._taken.func
         self.inputs = self._taken.inputs
         self._tolerance = max(tolerance, reassociation(self.func, self._sizes))
-        self._exact = max(declared, coarsest(self.func) / 2)
+        self.epsilon = coarsest(self.func, self._sizes)
+        self._exact = max(declared, self.epsilon / 2)
         self._sums_ones = sums_ones(self.func)
         self.terms = most_terms(self.func, self._sizes)
         self._wide = widened(self.func) if self._tolerance else None

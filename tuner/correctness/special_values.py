@@ -33,7 +33,7 @@ _HUGE: Final = 1 / 4
 _EXPONENTS: Final = (-0.9, -0.6, -0.3, -0.1, 0.1, 0.2, 0.28, 0.38, 0.7, 0.9)
 _NUMBERS: Final = (0.0, 1.0, 0.5, 2.0, 3.0, 17.0, 88.75, 104.0, 127.5, 1000.0, 30000.0)
 _FEW_RESULTS: Final = 64
-_ONES: Final = 32  # terms that are not 0
+_ONES: Final = 1 / 2  # terms that are not 0, as a fraction of 1 / epsilon
 _FEW: Final = 4  # rotations of mild values in which each is among others
 
 
@@ -262,14 +262,15 @@ def ramp(step: int, *, exact: bool) -> Fill:
     return lambda given: list(map(made, given))
 
 
-def few_ones(terms: int) -> Iterator[tuple[str, Fill]]:
-    """A few ones and negative ones among zeros, whose sums are exact in any order.
+def few_ones(terms: int, epsilon: float) -> Iterator[tuple[str, Fill]]:
+    """Some ones and negative ones among zeros, whose sums are exact in any order.
 
     Of so many terms some are not 0: where they are elements, then where they are
-    products of two.
+    products of two. Their sum is exact in a type of the epsilon. Few are negative, as
+    several lost ones would cancel.
     """
-    for power in (1, 1 / 2):
-        share = min(_ONES / max(terms, 1), 1.0) ** power
+    most = min(_ONES / (epsilon * max(terms, 1)), 1.0)
+    for share in dict.fromkeys((most, math.sqrt(most))):
 
         def made(
             number: int, given: Input, array: Array, share: float = share
@@ -277,7 +278,7 @@ def few_ones(terms: int) -> Iterator[tuple[str, Fill]]:
             if given.limits is not None:
                 return array
             dice = np.random.default_rng((SEED, number)).random(array.shape)
-            ones = np.where(dice < share / 2, -1.0, 1.0)
+            ones = np.where(dice < share / 4, -1.0, 1.0)
             return np.where(dice < share, ones, 0.0).astype(array.dtype)
 
         yield f"zeros but for {share:.2g} of the values", _over_plain(0, made)

@@ -55,13 +55,14 @@ def reassociation(func: Function, sizes: Mapping[str, int]) -> float:
     Includes the rounding of results to their own type.
     """
     worst = of_terms(func, sizes)
-    return worst + coarsest(func) if worst else 0.0
+    return worst + coarsest(func, sizes) if worst else 0.0
 
 
-def coarsest(func: Function) -> float:
-    """The largest epsilon of a function's float results; 0 without one."""
+def coarsest(func: Function, sizes: Mapping[str, int]) -> float:
+    """The largest epsilon of a function's float results and reductions, or 0."""
     results = (p.buffer.dtype for p in func.params if p.role != "in")
-    return max((epsilon(d) for d in results if d.is_float), default=0.0)
+    found = [epsilon(dtype) for dtype in results if dtype.is_float]
+    return max((*found, *(each for _, each in _rounded(func, sizes))), default=0.0)
 
 
 def of_terms(func: Function, sizes: Mapping[str, int]) -> float:
@@ -91,13 +92,12 @@ def sums_ones(func: Function) -> bool:
     rounded.update(func.scalars)
     rounded.update(buffer for each in reduces for buffer in each.buffers)
     rounded.update(n.buffer for n in body if isinstance(n, AtomicUpdate))
-    made = [(n.buffer, n.value) for n in body if isinstance(n, Store)]
-    named = [(n.var, n.value) for n in body if isinstance(n, Let)]
-    while (
-        found := {to for to, value in (*made, *named) if not _is_whole(value, rounded)}
-        - rounded
-    ):
-        rounded |= found
+    made: list[tuple[Buffer | Var, Expr]] = []
+    made += [(n.buffer, n.value) for n in body if isinstance(n, Store)]
+    made += [(n.var, n.value) for n in body if isinstance(n, Let)]
+    while more := [to for to, value in made if not _is_whole(value, rounded)]:
+        rounded.update(more)
+        made = [(to, value) for to, value in made if to not in rounded]
     return all(
         _adds(each.reducer) and all(_is_whole(value, rounded) for value in each.values)
         for each in reduces
