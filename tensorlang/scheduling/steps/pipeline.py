@@ -47,8 +47,9 @@ def pipeline(
         blocks: With roles: the number of blocks that stay, each of which runs through
             its share of the grid. Its producer copies ahead across these tiles.
         in_flight: With roles: the number of iterations whose products of warpgroups go
-            on while the next one begins. Stages are freed as many iterations later. An
-            iteration then has one product of each warpgroup; lowering refuses several.
+            on while the next one begins, fewer than `stages` and than the loop has.
+            Stages are freed as many iterations later. An iteration then has one product
+            of each warpgroup; lowering refuses several.
 
     Raises:
         ScheduleError: the loop stages nothing, modifies staged data, or is not serial.

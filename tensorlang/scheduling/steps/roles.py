@@ -266,7 +266,7 @@ def renamed(body: ir.Stmt, path: tree.Path, taken: set[str]) -> ir.Stmt:
 
 
 def _enough_steps(loop: ir.For, in_flight: int) -> None:
-    """Refuse more iterations in flight than there are."""
+    """Refuse to leave all iterations in flight, or more than there are."""
     steps = tree.constant(loop.extent)
     if steps is not None and steps <= in_flight:
         raise ScheduleError(
