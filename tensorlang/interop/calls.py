@@ -107,11 +107,11 @@ def bound(
     try:
         found = inspect.signature(op).bind(*args, **kwargs)
     except TypeError as problem:
-        *names, last = [p.name for p in parameters(op)]
+        *names, last = [p.name for p in op.parameters]
         listed = f"{', '.join(names)} and {last}" if names else last
         raise ArgumentError(f"{op.id} takes {listed}: {problem}") from None
     found.apply_defaults()
-    return [found.arguments[p.name] for p in parameters(op)]
+    return [found.arguments[p.name] for p in op.parameters]
 
 
 @frozen(eq=False)
