@@ -185,12 +185,7 @@ def _records() -> Iterator[Finding]:
 
 def _searches() -> Iterator[Finding]:
     """The database of searches, and trials that wait to be written to it."""
-    try:
-        url = databases.default_url()
-    except TensorlangError as problem:
-        yield Finding("searches", "broken", str(problem))
-        return
-    place = Path(url.removeprefix("sqlite:///"))
+    place = databases.default_file()
     try:
         if place.exists():
             with closing(

@@ -72,9 +72,15 @@ _KINDS: Final[Mapping[int, type[RecordError]]] = {
 }
 
 
+def default_file() -> Path:
+    """The SQLite file in the user's data."""
+    return platformdirs.user_data_path("tensorlang") / _FILE
+
+
 def default_url() -> str:
-    """The SQLite file in the user's data; RecordError if that cannot be created."""
-    return f"{_SQLITE}{platformdirs.user_data_path('tensorlang') / _FILE}"
+    """The URL of the file in the user's data, whose special characters are escaped."""
+    url = sqlalchemy.URL.create("sqlite", database=str(default_file()))
+    return url.render_as_string(hide_password=False)
 
 
 def is_in_memory(url: str) -> bool:
@@ -176,6 +182,15 @@ def _advice(url: str) -> str:
     return "; pip install tensorlang[postgresql] brings one"
 
 
+def resolved(url: str) -> str:
+    """A storage's URL with the whole path of its SQLite file, if it has one."""
+    path = _file(url)
+    if path is None:
+        return url
+    whole = sqlalchemy.make_url(url).set(database=str(path.resolve()))
+    return whole.render_as_string(hide_password=False)
+
+
 def _file(url: str) -> Path | None:
     """The SQLite file of a URL."""
     if not url.startswith(_SQLITE) or is_in_memory(url):
@@ -242,12 +257,12 @@ def _with_driver(url: str) -> str:
 
 def _checked_folder(path: Path) -> None:
     """Make the folder of the default storage; another one must be there."""
-    if (url := f"{_SQLITE}{path}") == default_url():
+    if path == default_file():
         path.parent.mkdir(parents=True, exist_ok=True)
     elif not path.parent.exists():
         raise RecordError(
-            f"storage {url} cannot be used: there is no folder {path.parent}; make it "
-            "first, or name another storage with --storage"
+            f"storage {_SQLITE}{path} cannot be used: there is no folder "
+            f"{path.parent}; make it first, or name another storage with --storage"
         )
 
 

@@ -25,6 +25,7 @@ from typing import Final
 from tensorlang import lazy
 from tensorlang.atomic_files import write_text
 from tensorlang.errors import TuningError
+from tensorlang.tuner.storage import databases
 from tensorlang.tuner.storage.rows import Row
 
 with lazy.modules(__name__):  # slow to import
@@ -76,7 +77,8 @@ def files(place: str) -> Iterator[Path]:
 
 
 def _place(url: str, study: str) -> str:
-    return hashlib.sha256(f"{url}\n{study}".encode()).hexdigest()[:32]
+    named = f"{databases.resolved(url)}\n{study}"
+    return hashlib.sha256(named.encode()).hexdigest()[:32]
 
 
 def keep(url: str, study: str, told: Told) -> bool:

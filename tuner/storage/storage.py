@@ -278,7 +278,7 @@ class Trials:
 
     def _added(self, key: int) -> None:
         """Take note of an own trial, which was added after `_read` under `lock`."""
-        self._last, self._next = key, self._next + 1
+        self._last, self._next, self._sure = key, self._next + 1, True
 
     def _claim(self, row: Row, connection: Connection) -> dict[str, int]:
         """Own claims with a new one; empty if another tuner has it."""
@@ -300,6 +300,7 @@ class Trials:
         free += [key for name, key in self._mine.items() if name not in ended]
         if free:
             tables.release(connection, free)
+        self._sure = False  # until it is noted, even if interrupted
         key = tables.claim(connection, study, self._next, row)
         return mine | {row.candidate.key: key}
 
@@ -315,7 +316,7 @@ class Trials:
         tables.release(connection, self._mine.values())
 
     def _tell(self, told: Told, connection: Connection) -> int:
-        """Store a trial; its key if it was added, 0 if it is a claim or is there."""
+        """Store a trial; its key if it was added, 0 for a claim, -1 if it was read."""
         mine = self._mine.get(told.row.candidate.key)
         if mine is not None and tables.finish(connection, mine, told.row):
             return 0
@@ -324,16 +325,18 @@ class Trials:
         self._read(connection)
         tried, told.tried = told.tried, True
         if tried and tables.holds(connection, study, told.row, told.after):
-            return 0
+            return -1
+        self._sure = False  # until it is noted, even if interrupted
         return tables.add(connection, study, self._next, told.row)
 
     def _delivered(self, told: Told) -> bool:
         tell: Callable[[Connection], int] = partial(self._tell, told)
         if (added := self._try(tell)) is None:
             return False
-        if added:
+        if added > 0:
             self._added(added)
-        self._news.append(told.row)
+        if added >= 0:
+            self._news.append(told.row)
         self._mine.pop(told.row.candidate.key, None)
         if told.file is not None:
             with suppress(OSError):

@@ -334,6 +334,28 @@ def test_the_default_is_a_file_of_the_users(
     assert (tmp_path / "tensorlang" / "tuning.db").exists()
 
 
+@pytest.mark.parametrize("folder", ["d%20x", "d?y", "d #z"])
+def test_the_default_may_have_special_characters(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / folder))
+    Trials(default_url(), "study").add(row())
+    assert (tmp_path / folder / "tensorlang" / "tuning.db").exists()
+
+
+def test_a_relative_path_is_that_of_its_folder(
+    spooled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "one")
+    assert spool.keep("sqlite:///trials.db", "study", Told(row(0), -1))
+    assert len(spool.kept(f"sqlite:///{tmp_path}/one/trials.db", "study")) == 1
+    monkeypatch.chdir(tmp_path / "other")
+    assert spool.kept("sqlite:///trials.db", "study") == []
+    assert len(list(spooled.glob("*/*.json"))) == 1
+
+
 def test_a_long_name_of_a_study_is_cut_and_found_again(url: str) -> None:
     Trials(url, "x" * 2000).add(row())
     assert list(Trials(url, "x" * 2000).finished()) == [row()]
@@ -532,6 +554,26 @@ def test_a_commit_without_an_answer_stores_a_trial_once(
     monkeypatch.setattr(Trials, "_transaction", unanswered)
     trials.add(row(0))
     assert list(trials.finished()) == [row(0)]
+    assert trials.news() == [row(0)]
+
+
+def test_a_trial_is_noted_after_an_interruption(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = Trials(url, "study")
+    trials.add(row(0))
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trials, "_added", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trials.add(row(1))
+    trials.add(row(2))
+    assert trials.news() == [row(0), row(1), row(2)]
+    study = optuna.load_study(study_name="study", storage=url)
+    assert [trial.number for trial in study.trials] == [0, 1, 2]
 
 
 def test_tuners_that_see_nothing_of_each_other_share_the_candidates(
