@@ -27,7 +27,7 @@ class Slopes(NamedTuple):
     carried: Sequence[ir.Expr]  # what is left for the output, and further states
 
 
-Cell: TypeAlias = Callable[[Place, ir.Expr], Slopes]  # of the gradient of an output
+Cell: TypeAlias = "Callable[[Place, ir.Expr], Slopes]"  # of the gradient of an output
 
 
 class _Backward(Steps):

@@ -26,14 +26,34 @@ _NEAR: Final = 5  # extents this close differ by the size of a window
 _FEW: Final = 4
 
 
-def batches(workload: Workload, names: Names, scale: int = 1) -> Iterator[Workload]:
-    """The workload with its symbolic sizes odd, 1 and 0."""
-    symbols = dict.fromkeys(n for called in names for n in called if n is not None)
-    if not symbols:
+def batches(
+    workload: Workload, names: Names, scale: int = 1, *, near: bool = False
+) -> Iterator[Workload]:
+    """The workload with its symbolic sizes odd, 1 and 0.
+
+    Args:
+        workload: The workload.
+        names: Which sizes are symbolic.
+        scale: A factor of odd sizes.
+        near: Whether sizes that differ a little still do so, as of states before and
+            after steps.
+    """
+    extents = {
+        name: extent
+        for shape, called in zip(workload.shapes, names, strict=True)
+        for extent, name in zip(shape, called, strict=True)
+        if name is not None
+    }
+    if not extents:
         return
     odd = tuple(n * scale for n in _ODD)
     for small in (odd, (1,) * len(_ODD), (0,) * len(_ODD)):
-        sizes = dict(zip(symbols, small, strict=False))
+        sizes: dict[str, int] = {}
+        for (name, extent), size in zip(extents.items(), small, strict=False):
+            apart = {n: extent - extents[n] for n in sizes}
+            like = (n for n, far in apart.items() if near and 0 < abs(far) < _NEAR)
+            other = next(like, None)
+            sizes[name] = size if other is None else max(sizes[other] + apart[other], 0)
         shapes = (
             tuple(
                 extent if name is None else _odd(extent, sizes[name])
@@ -50,6 +70,7 @@ def served_workloads(op: Operator, workload: Workload) -> Iterator[Workload]:
     every = chain(
         batches(workload, names),
         batches(workload, names, _LONGER),
+        batches(workload, names, near=True),
         # if a product of sizes is fixed, they are not independent
         *(batches(workload, _only(n, names)) for n in dict.fromkeys(chain(*names))),
     )

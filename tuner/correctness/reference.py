@@ -224,7 +224,9 @@ class Reference:
                 moved = [
                     each
                     if each.dtype.kind in "iub"
-                    else each * (1 + self._rounding * generator.normal(size=each.shape))
+                    else np.asarray(
+                        each * (1 + self._rounding * generator.normal(size=each.shape))
+                    )
                     for each in arrays
                 ]
             found.append(self._called(self._kernels[0], self._wide, moved, scalars))
