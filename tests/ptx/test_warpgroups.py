@@ -46,12 +46,12 @@ MISTAKES = {
     "no fence of products": (r'"wgmma\.fence.*', "", "wgmma.fence"),
     "a phase of the consumers across tiles": (
         r"(object_wait\(full .*), \(at(?:_\d+)? / 4\)",
-        r"\1, (k_3 / 4)",
+        r"\1, (k / 4)",
         "that do not come",
     ),
     "a phase of the producer across tiles": (
         r"(object_wait\(empty .*), \(at / 4",
-        r"\1, (k_0 / 4",
+        r"\1, (k / 4",
         "that do not come",
     ),
     "no fence of what a bulk store reads": (
@@ -343,7 +343,7 @@ def test_a_mistake_is_seen(name, ptx_driver, monkeypatch):
 IN_FLIGHT = {"in_flight": 1}
 MISTAKES_IN_FLIGHT = {
     "a stage is freed too early": (
-        r"(?s)& \(k_3 > 0\)(.*?) \+ 2\) % 3(.*?)if \(thread % 32 == 0\) \{.*?\}",
+        r"(?s)& \(k > 0\)(.*?) \+ 2\) % 3(.*?)if \(thread % 32 == 0\) \{.*?\}",
         r"\1) % 3\2",
     ),
     "no wait before a stage is freed": (r"asm.*wgmma\.wait_group.* 1.*", ""),
