@@ -121,8 +121,7 @@ def _sizes(
     depth, n = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]
     ir.require(
         k == depth,
-        f"{a.shape} by {b.shape} (transpose_a={transpose_a}, "
-        f"transpose_b={transpose_b}): {k} columns meet {depth} rows",
+        f"matrices of {m} x {k} by {depth} x {n}: {k} columns meet {depth} rows",
     )
     return ir.broadcast((a.shape[:-2], b.shape[:-2])), m, int(k), int(n)
 

@@ -1,6 +1,7 @@
-"""Approximate functions of GPUs: one instruction, with an error, in each target's bits.
+"""Functions that GPUs compute approximately, by one instruction.
 
-For algorithms that declare a tolerance. The interpreter gives the value of NumPy.
+Algorithms that declare a tolerance may use them: bits differ between devices, and from
+those of the interpreter, which rounds the exact value.
 """
 
 from __future__ import annotations

@@ -256,7 +256,8 @@ class Gate:
 
         In a single run, the reference in its own dtypes, which doubles the cost, is
         only computed if equal bits are required or with `narrow`; otherwise values are
-        limited to avoid overflow, underflow and cancellation.
+        limited to avoid overflow, underflow and cancellation. Runs in which lost terms
+        show come after it where they would not.
         """
         large = reference.bytes > _MANY_BYTES or reference.work > _FEASIBLE
         exact = self.tolerance == 0

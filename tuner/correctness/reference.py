@@ -85,7 +85,7 @@ class Reference:
         op: The operator, whose algorithm `direct` it is.
         tolerance: The permitted relative error; 0 requires equal bits. Float reductions
             get at least that of `tolerance.py`.
-        declared: That of exact sums; by default 0.
+        declared: That of sums that are exact in any order.
         finite: Whether infinities and NaNs may propagate.
     """
 
@@ -95,7 +95,7 @@ class Reference:
         workload: Workload,
         tolerance: float,
         *,
-        declared: float = 0.0,
+        declared: float,
         finite: bool,
     ) -> None:
         self._sizes = op.sizes(workload)

@@ -435,7 +435,9 @@ def test_large_terms_that_cancel_may_be_added_in_another_order(
         x[row, -2:] = size, generator.uniform(2e4, 9e4) - size
     workload = row_sum.workload(x.shape)
     gate = Gate(row_sum, workload, 0.0)
-    plain = reference.Reference(row_sum, workload, gate.tolerance, finite=False)
+    plain = reference.Reference(
+        row_sum, workload, gate.tolerance, declared=0.0, finite=False
+    )
     (run,) = plain.case([("large terms", lambda _: [x])]).runs
     for each in (x, x[:, ::-1], np.roll(x, 1, axis=1), np.roll(x, terms // 2, axis=1)):
         found = np.add.accumulate(each, axis=1)[:, -1]

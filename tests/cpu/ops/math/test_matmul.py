@@ -1,5 +1,7 @@
 """Matrix products and their gradients against NumPy in float64."""
 
+from unittest.mock import Mock
+
 import ml_dtypes  # noqa: F401 - names `bfloat16` to NumPy
 import numpy as np
 import pytest
@@ -117,8 +119,17 @@ def test_transposed_views_are_read_as_they_lie(library, batch):
 
 
 def test_a_transposed_view_is_not_copied(monkeypatch):
-    monkeypatch.setattr(calling, "_make_contiguous", None)
+    copied = Mock()
+    monkeypatch.setattr(calling, "_make_contiguous", copied)
     matmul(drawn(7, 5).T, drawn(6, 7).T)
+    assert not copied.called
+    matmul(drawn(5, 14)[:, ::2], drawn(6, 7).T)  # its rows are not contiguous
+    assert copied.called
+
+
+def test_an_error_has_the_sizes_of_the_product():
+    with pytest.raises(ShapeError, match="matrices of 4 x 3 by 5 x 6: 3 columns"):
+        matmul(drawn(3, 4).T, drawn(5, 6))
 
 
 @pytest.mark.parametrize(
