@@ -45,6 +45,7 @@ def held(
     target: Target,
     wait: float = _LONGEST,
     say: Callable[[str], object] = lambda _: None,
+    known: str = "",
 ) -> Iterator[str]:
     """Hold a device's lock, or go on without it.
 
@@ -53,6 +54,8 @@ def held(
         wait: Seconds to wait for it, if that is less than a minute; less for a process
             that a signal has stopped.
         say: Told who holds it, if that takes a while.
+        known: Why it was not held before: a stopped process that this names is not
+            waited for again.
 
     Yields:
         Why it is not held, in a sentence; empty if it is.
@@ -61,7 +64,7 @@ def held(
     lock = filelock.FileLock(path, mode=0o666, poll_interval=_LOOK)
     with contextlib.ExitStack() as stack:
         try:
-            why = _acquire(lock, path, min(wait, _LONGEST), say)
+            why = _acquire(lock, path, min(wait, _LONGEST), say, known)
             stack.callback(lock.release)
         except (OSError, NotImplementedError) as problem:
             said = getattr(problem, "strerror", "") or problem
@@ -70,21 +73,29 @@ def held(
 
 
 def _acquire(
-    lock: filelock.BaseFileLock, path: Path, wait: float, say: Callable[[str], object]
+    lock: filelock.BaseFileLock,
+    path: Path,
+    wait: float,
+    say: Callable[[str], object],
+    known: str,
 ) -> str:
     """Wait for a lock; why that was given up, or empty."""
     begun, said, passed = time.monotonic(), False, 0.0
+    ask = 0.0 if known else _ASK
     while True:
         with contextlib.suppress(filelock.Timeout):
-            lock.acquire(min(wait - passed, _ASK))
+            lock.acquire(min(wait - passed, ask))
             return ""
         passed = min(time.monotonic() - begun, wait)
         holder, stopped = _holder(path)
-        if stopped or passed == wait:
-            return f"{holder} held {path} for more than {passed:.2g} s"
-        if not said:
+        if (stopped and (ask or holder in known)) or passed == wait:
+            return f"{holder} held {path}" + f" for more than {passed:.2g} s" * bool(
+                ask
+            )
+        if ask and not said:
             say(f"waiting for {path}, which {holder} holds")
-        said = True
+            said = True
+        ask = _ASK
 
 
 def _holder(path: Path) -> tuple[str, bool]:

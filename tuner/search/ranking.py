@@ -50,6 +50,7 @@ class Ranking:
         self._numbered: dict[str, Domain] = {}  # the knobs that have numbers
         self._rows: dict[str, int] = {}  # of the numbers, by key
         self._numbers = np.empty((0, 0))
+        self._distances: dict[int, Floats] = {}  # of all rows, by a measured one's
         self._ordered: list[float] = []  # the predicted times of `_kept`
         self._logs, self._places_kept = np.empty(0), np.empty(0, np.intp)
         self._length, self._refit = LENGTHS[0], 0.0
@@ -89,7 +90,7 @@ class Ranking:
         for candidate, seconds in best:
             if math.isfinite(seconds):
                 self._explore(candidate)
-        tried = {self._add(candidate) for candidate, _ in measured}
+        tried = {self._costs[candidate.key] for candidate, _ in measured}
         tried |= {self._add(candidate) for candidate in pending}
         costs = self._in_order()
         left = [at for at, cost in enumerate(costs) if cost not in tried]
@@ -97,8 +98,8 @@ class Ranking:
             return None
         logs = self._logs[left]
         if any(math.isfinite(seconds) for _, seconds in measured):
-            learned = self._learned(measured)
-            between = learned.between(self._numbers[self._places_kept[left]])
+            learned, apart = self._learned(measured)
+            between = learned.between(apart[self._places_kept[left]])
             logs += learned.mean(between)
             # others cannot be the lowest: no error is larger than the spread
             some = np.flatnonzero(logs <= logs.min() + learned.spread)
@@ -121,22 +122,35 @@ class Ranking:
             self._places_kept = self._places(kept)
         return self._ordered
 
-    def _learned(self, measured: Sequence[Measured]) -> Surrogate:
-        """What the measured candidates say, with a length that is fitted seldom."""
+    def _learned(self, measured: Sequence[Measured]) -> tuple[Surrogate, Floats]:
+        """What the measured candidates say, and the distances of all from them.
+
+        A length is fitted seldom.
+        """
         some = measured[-_MOST_MEASURED:]
         slowest = max(seconds for _, seconds in some if math.isfinite(seconds))
+        failed = math.log(slowest) + _PENALTY
         residuals = [
-            math.log(seconds) - math.log(self._add(candidate))
-            if math.isfinite(seconds)
-            else math.log(slowest) + _PENALTY - math.log(self._add(candidate))
+            (math.log(seconds) if math.isfinite(seconds) else failed)
+            - math.log(self._costs[candidate.key])
             for candidate, seconds in some
         ]
         lengths = (self._length,) if len(some) < self._refit else LENGTHS
         places = self._places([c for c, _ in some])
-        made = Surrogate(self._numbers[places], np.array(residuals), lengths)
+        apart = self._apart(places)
+        made = Surrogate(apart[places], np.array(residuals), lengths)
         if len(some) >= self._refit:
             self._length, self._refit = made.length, len(some) * _GROWN
-        return made
+        return made, apart
+
+    def _apart(self, places: Indices) -> Floats:
+        """Distances of all rows from some, by column, which are computed once."""
+        for at in places.tolist():
+            known = self._distances.get(at, np.empty(0))
+            if len(known) < len(self._numbers):
+                new = np.abs(self._numbers[len(known) :] - self._numbers[at])
+                self._distances[at] = np.concatenate([known, new.sum(axis=1)])
+        return np.array([self._distances[at] for at in places.tolist()]).T
 
     def _explore(self, around: Candidate) -> None:
         """Add the neighbours of a candidate, once."""
@@ -175,7 +189,7 @@ class Ranking:
         """Begin anew where domains have changed."""
         if self._domains != self._numbered:
             self._numbered, self._rows = dict(self._domains), {}
-            self._ordered = []
+            self._ordered, self._distances = [], {}
 
     def _places(self, candidates: Sequence[Candidate]) -> Indices:
         """The rows of numbers for the knobs of candidates, which are computed once."""

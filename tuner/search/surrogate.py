@@ -26,8 +26,7 @@ class Surrogate:
     """Residuals of measured points, and what they say about others.
 
     Args:
-        places: Points by row, knobs by column: numbers for which distances mean
-            something.
+        apart: Distances of the measured points.
         residuals: The logarithm of measured over predicted time of each.
         lengths: Lengths of the smooth function; the likeliest is taken.
 
@@ -37,13 +36,11 @@ class Surrogate:
     """
 
     def __init__(
-        self, places: Floats, residuals: Floats, lengths: Sequence[float] = LENGTHS
+        self, apart: Floats, residuals: Floats, lengths: Sequence[float] = LENGTHS
     ) -> None:
-        self._places = places
         self._mean = float(median(residuals.tolist()))  # NumPy's imports numpy.ma
         off = residuals - self._mean
         self.spread: float = max(float(off.std()), _LEAST_SPREAD)
-        apart = self._apart(places)
         fits = [(*self._fitted(apart, length, off), length) for length in lengths]
         _, self._root, self._weights, self.length = max(fits, key=lambda fit: fit[0])
 
@@ -61,22 +58,13 @@ class Surrogate:
         )
         return likelihood, root, whitened @ root
 
-    def _apart(self, places: Floats) -> Floats:
-        """Distances of points and the measured ones."""
-        apart = np.zeros((len(places), len(self._places)))
-        by_knob = np.empty_like(apart)
-        for column, own in zip(places.T, self._places.T, strict=True):
-            np.subtract(column[:, None], own, out=by_knob)
-            apart += np.abs(by_knob, out=by_knob)
-        return apart
-
     def _covariance(self, apart: Floats, length: float) -> Floats:
         found: Floats = self.spread**2 * np.exp(-apart / length)
         return found
 
-    def between(self, places: Floats) -> Floats:
-        """Covariances of points and the measured ones, for `mean` and `error`."""
-        return self._covariance(self._apart(places), self.length)
+    def between(self, apart: Floats) -> Floats:
+        """Covariances of points (rows) and the measured ones, of their distances."""
+        return self._covariance(apart, self.length)
 
     def mean(self, between: Floats) -> Floats:
         """Means of the residuals at points."""

@@ -199,7 +199,8 @@ class WorkerProcess:
             self._stage = ""
             try:
                 left = min(until, self.deadline) - time.monotonic()
-                self._send({**request, "wait": max(left, 0.0) / 2})
+                about = {"wait": max(left, 0.0) / 2, "unlocked": self.unlocked}
+                self._send({**request, **about})
                 if meanwhile is not None:
                     done, meanwhile = meanwhile, None
                     done()

@@ -85,6 +85,7 @@ class Session:
         self._kernels: dict[str, Kernel] = {}
         self._arguments: list[object] = []
         self._same: dict[tuple[str, Workload], bool] = {}
+        self.unlocked = ""  # why the device was not waited for before
 
     def schedule(self, algorithm: str) -> Scheduled:
         """Run the schedule of an algorithm with the tuner's knobs.
@@ -201,7 +202,10 @@ class Session:
         with contextlib.ExitStack() as stack:
             with self._stage(WAIT, spent):
                 held = measuring_lock.held(
-                    self._target, wait, lambda said: self._send({"waiting": said})
+                    self._target,
+                    wait,
+                    lambda said: self._send({"waiting": said}),
+                    self.unlocked,
                 )
                 if why := stack.enter_context(held):
                     self._send({"unlocked": why})
@@ -360,6 +364,7 @@ def serve(requests: Iterator[str], send: Send) -> None:
             elif session is None:
                 send({"error": "no session is open"})
             else:
+                session.unlocked = str(request.get("unlocked", ""))
                 answer = _answer(session, request)
                 guard.end_children(apart=processes.running())
                 send({"answer": answer})

@@ -119,6 +119,10 @@ def test_a_stopped_holder_is_named_and_not_waited_for(
         with measuring_lock.held(host, math.inf) as why:  # ends
             assert why.startswith(f"process {other.pid} (")
             assert f"), which is stopped, held {path} for more than" in why
+        monkeypatch.setattr(measuring_lock, "_ASK", math.inf)
+        with measuring_lock.held(host, math.inf, said.append, why) as again:
+            assert f"), which is stopped, held {path}: other tuners" in again
+        assert len(said) == 1
         other.kill()
 
 
@@ -166,6 +170,8 @@ def test_waiting_takes_half_of_the_time_left_and_the_tuner_keeps_why_it_ended(
         assert worker._ask({"do": "attempt"}, 1.0, left) == 1
     waits = [call.args[0]["wait"] for call in sent.call_args_list]
     assert waits == [3.0, 4.0, 0.0]
+    known = [call.args[0]["unlocked"] for call in sent.call_args_list]
+    assert known == ["", "it was held", "it was held"]  # not waited for again
     assert worker.unlocked == "it was held"
 
 

@@ -19,7 +19,7 @@ from tensorlang.scheduling.knobs import Choice, Integer, Value
 from tensorlang.tuner.search.ranking import Ranking, values_of
 from tensorlang.tuner.search.search import Search
 from tensorlang.tuner.search.space import Space
-from tensorlang.tuner.search.surrogate import Surrogate
+from tensorlang.tuner.search.surrogate import Floats, Surrogate
 from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.workers.protocol import ILLEGAL, OK, Candidate, Outcome
 
@@ -220,24 +220,29 @@ def test_values_of_large_domains_are_spread() -> None:
     assert (powers[0], powers[-1]) == (1, 4000)
 
 
+def apart(places: Floats, others: Floats) -> Floats:
+    found: Floats = np.abs(places[:, None] - others).sum(axis=2)
+    return found
+
+
 def test_the_surrogate_is_exact_where_it_was_told_and_unsure_elsewhere() -> None:
     places = np.array([[0.0, 0.0], [0.5, 0.0], [1.0, 1.0]])
     residuals = np.array([0.0, 1.0, -1.0])
-    learned = Surrogate(places, residuals)
-    between = learned.between(places)
+    learned = Surrogate(apart(places, places), residuals)
+    between = learned.between(apart(places, places))
     mean, error = learned.mean(between), learned.error(between)
     assert mean == pytest.approx(residuals, abs=0.05)
     assert (error < 0.1).all()
     elsewhere = np.array([[0.0, 1.0]])
-    between = learned.between(elsewhere)
+    between = learned.between(apart(elsewhere, places))
     (middle,), (unsure,) = learned.mean(between), learned.error(between)
     assert error.max() < unsure < learned.spread
     assert -1 < middle < 1
 
 
 def test_one_measurement_is_enough_for_a_surrogate() -> None:
-    learned = Surrogate(np.zeros((1, 2)), np.array([3.0]))
-    between = learned.between(np.ones((1, 2)))
+    learned = Surrogate(np.zeros((1, 1)), np.array([3.0]))
+    between = learned.between(np.full((1, 1), 2.0))
     (mean,), (error,) = learned.mean(between), learned.error(between)
     assert mean == pytest.approx(3.0)
     assert error > 0.1
