@@ -10,11 +10,11 @@ import logging
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from tensorlang import lazy
 from tensorlang.errors import RecordError, TuningError
@@ -187,15 +187,31 @@ def resolved(url: str) -> str:
     path = _file(url)
     if path is None:
         return url
-    whole = sqlalchemy.make_url(url).set(database=str(path.resolve()))
-    return whole.render_as_string(hide_password=False)
+    read, whole = sqlalchemy.make_url(url), path.resolve()
+    named = read.set(database=whole.as_uri() if _is_uri(read) else str(whole))
+    return named.render_as_string(hide_password=False)
 
 
 def _file(url: str) -> Path | None:
-    """The SQLite file of a URL."""
-    if not url.startswith(_SQLITE) or is_in_memory(url):
+    """The SQLite file of a URL; with `uri=true`, what it names is a URL itself."""
+    if not re.match(r"sqlite(\+\w+)?:", url) or is_in_memory(url):
         return None
-    return Path(str(sqlalchemy.make_url(url).database))  # which decodes %20
+    read = sqlalchemy.make_url(url)
+    name = str(read.database)  # which decodes %20
+    return Path(unquote(urlsplit(name).path) if _is_uri(read) else name)
+
+
+def _is_uri(read: sqlalchemy.URL) -> bool:
+    return bool(sqlalchemy.util.asbool(read.query.get("uri", "false")))
+
+
+def identity(url: str) -> tuple[int, int] | None:
+    """What tells the SQLite file of a URL from others; None if there is none."""
+    if (path := _file(url)) is not None:
+        with suppress(OSError):
+            told = path.stat()
+            return told.st_dev, told.st_ino
+    return None
 
 
 def _opened(url: str) -> optuna.storages.RDBStorage:

@@ -75,6 +75,8 @@ class Trials:
         self._seen: dict[str, float] = {}  # when which tuner had a claim
         self._self = ""  # what this tuner is called in its claims
         self._held: list[Told] = []
+        self._file: tuple[int, int] | None = None  # which SQLite file is connected
+        self._stored: list[Row] = []  # own trials that it has
         self._unread = 0.0  # when there may be files, of this tuner or of others
         self._last, self._next = -1, 0  # the last key seen, the number that follows
         self._running: dict[int, Stored] = {}  # claims of others, by key
@@ -215,6 +217,7 @@ class Trials:
     def _connect(self) -> tuple[Engine, int]:
         if self._connected is None:
             self._connected = databases.connect(self._url, self._name, self._about)
+            self._file = databases.identity(self._url)
             _reached.add(self._url)
         return self._connected
 
@@ -241,11 +244,23 @@ class Trials:
         return None
 
     def _transaction(self, action: Callable[[Connection], T]) -> T:
+        if self._connected and databases.identity(self._url) != self._file:
+            self._begin_anew()
         with databases.named(self._url), self._connect()[0].begin() as connection:
             done = action(connection)
         if self.trouble:
             self.trouble, self._settled = "", time.monotonic() + _SETTLING
         return done
+
+    def _begin_anew(self) -> None:
+        """Leave a file that was removed or replaced, and tell own trials to the new."""
+        self._engine.dispose()
+        self._connected = None
+        self._last, self._next, self._sure, self.unread = -1, 0, False, 0
+        self._running, self._mine = {}, {}
+        again = [Told(row, -1, tried=True) for row in self._stored]
+        self._held, self._stored = [*again, *self._held], []
+        self._unread = 0.0
 
     def _read(self, connection: Connection) -> None:
         """Take note of new trials, and of what became of claims.
@@ -338,6 +353,7 @@ class Trials:
         if added >= 0:
             self._news.append(told.row)
         self._mine.pop(told.row.candidate.key, None)
+        self._stored.append(told.row)
         if told.file is not None:
             with suppress(OSError):
                 told.file.unlink(missing_ok=True)

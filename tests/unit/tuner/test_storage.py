@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import pickle
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -314,6 +315,68 @@ def test_a_file_has_the_name_that_sqlalchemy_gives_it(tmp_path: Path) -> None:
     assert (tmp_path / "a b.db").exists()
     assert (tmp_path / "a b.db.lock").exists()
     assert [study.name for study in studies.every(url)] == ["study"]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "sqlite+pysqlite:///{}.db",
+        "sqlite:///file:{}.db?uri=true",
+        "sqlite:///file://{}.db?mode=rwc&uri=true",
+        "sqlite+pysqlite:///file:{}%2520d.db?uri=true",
+    ],
+)
+def test_every_form_of_a_url_is_of_one_file(form: str, tmp_path: Path) -> None:
+    url = form.format(tmp_path / "trials")
+    Trials(url, "study").add(row())
+    (file,) = tmp_path.glob("*.db")
+    assert (tmp_path / f"{file.name}.lock").exists()
+    plain = f"sqlite:///{file}"
+    assert list(Trials(plain, "study").finished()) == [row()]
+    assert databases.identity(url) == databases.identity(plain)
+    assert databases.identity(databases.resolved(url)) == databases.identity(url)
+    assert len(studies.every(url)) == 1
+    file.rename(tmp_path / "kept")
+    with pytest.raises(RecordError, match=f"there is no {file}"):
+        studies.every(url)
+
+
+@pytest.mark.parametrize("others", [[], [7]])
+def test_a_file_that_is_removed_is_made_again_with_the_trials_of_this_run(
+    others: list[int], url: str, tmp_path: Path
+) -> None:
+    trials = Trials(url, "study")
+    trials.add(row(0))
+    claimed = replace(row(1).outcome, status=LOST, ir="code 1")
+    assert trials.claim(replace(row(1), outcome=claimed))
+    for file in tmp_path.iterdir():
+        file.unlink()
+    if others:
+        other = Trials(url, "study")
+        for number in others:
+            other.add(row(number))
+    trials.add(row(1))
+    trials.add(row(2))
+    trials.close()
+    assert trials.trouble == ""
+    held = list(Trials(url, "study").finished())
+    known = [0, 1, 2, *others]
+    assert sorted(one.candidate.knobs["n"] for one in held) == known
+
+
+def test_without_its_folder_trials_are_kept(spooled: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    trials = Trials(f"sqlite:///{folder}/trials.db", "study")
+    trials.add(row(0))
+    shutil.rmtree(folder)
+    trials.add(row(1))
+    trials.close()
+    assert f"there is no folder {folder}" in trials.trouble
+    assert len(list(spooled.glob("*/*.json"))) == 2
+    folder.mkdir()
+    held = list(Trials(f"sqlite:///{folder}/trials.db", "study").finished())
+    assert sorted(one.candidate.knobs["n"] for one in held) == [0, 1]
 
 
 def test_what_only_reads_makes_no_file(tmp_path: Path) -> None:
