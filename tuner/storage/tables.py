@@ -273,7 +273,6 @@ def claim(connection: Connection, study: int, number: int, row: Row) -> int:
 def add(connection: Connection, study: int, number: int, row: Row) -> int:
     """Add a trial that is finished, under `lock`; its key."""
     trial = _trial(connection, study, number, row, row.state)
-    _note(connection, trial, _CODE, row.outcome.ir)
     _results(connection, trial, row)
     return trial
 
@@ -300,7 +299,6 @@ def finish(connection: Connection, trial: int, row: Row) -> bool:
         return connection.execute(state).scalar() in _finished()
     text = json.dumps(row.to_json())
     connection.execute(_noting(), {"trial": trial, "text": text})
-    _note(connection, trial, _CODE, row.outcome.ir)
     _results(connection, trial, row)
     return True
 
@@ -362,7 +360,7 @@ def _trial(
     row: Row,
     state: optuna.trial.TrialState,
 ) -> int:
-    """Insert a trial and its note; its key."""
+    """Insert a trial and its notes; its key."""
     begun = {"number": number, "study_id": study, "state": state}
     begun["datetime_start"] = now = _now()
     if state != optuna.trial.TrialState.RUNNING:
@@ -370,14 +368,14 @@ def _trial(
     made = connection.execute(models.TrialModel.__table__.insert(), begun)
     key = made.inserted_primary_key
     assert key is not None
-    _note(connection, int(key[0]), _KEY, row.to_json())
+    notes = {_KEY: row.to_json(), _CODE: row.outcome.ir}
+    said = [
+        {"trial_id": int(key[0]), "key": name, "value_json": json.dumps(text)}
+        for name, text in notes.items()
+        if text
+    ]
+    connection.execute(models.TrialUserAttributeModel.__table__.insert(), said)
     return int(key[0])
-
-
-def _note(connection: Connection, trial: int, key: str, text: str) -> None:
-    if text:
-        note = {"trial_id": trial, "key": key, "value_json": json.dumps(text)}
-        connection.execute(models.TrialUserAttributeModel.__table__.insert(), note)
 
 
 def _results(connection: Connection, trial: int, row: Row) -> None:

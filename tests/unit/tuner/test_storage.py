@@ -115,17 +115,17 @@ def test_a_transaction_is_a_handful_of_statements(url: str) -> None:
         statements.append(statement)
 
     assert trials.claim(row(1))
-    assert len(statements) == 5  # the lock, what is new, and three rows
+    assert len(statements) == 5  # the lock, what is new, and rows of three tables
     statements.clear()
     trials.hold(row(1))
     assert not statements
     trials.deliver()
-    assert len(statements) == 6  # what a trial and its claim have in five tables
+    assert len(statements) == 5  # what a trial and its claim have in five tables
     assert trials.news() == [row(1)]
-    assert len(statements) == 7
+    assert len(statements) == 6
     statements.clear()
     trials.add(row(2))
-    assert len(statements) == 7  # the lock, what is new, and five rows
+    assert len(statements) == 6  # the lock, what is new, and rows of four tables
     statements.clear()
     assert trials.news() == [row(2)]
     assert len(list(trials.finished())) == 3
