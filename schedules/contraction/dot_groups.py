@@ -16,7 +16,7 @@ with lanes along the reduction, and the lanes are added up at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from math import ceil, prod
 from typing import Final, Generic, TypeVar
@@ -25,10 +25,27 @@ from tensorlang.errors import ScheduleError
 from tensorlang.frozen import frozen
 from tensorlang.instructions import DotProduct, MatrixProduct, dot_product
 from tensorlang.ir.contents import allocations
-from tensorlang.ir.nodes import Binary, Cast, Const, Expr, For, Load, Reduce, as_expr
+from tensorlang.ir.nodes import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    For,
+    Load,
+    Reduce,
+    Var,
+    as_expr,
+)
 from tensorlang.ir.visit import walk
 from tensorlang.schedules import tiling
-from tensorlang.schedules.contraction.space import ROWS, SIDES, SMALL, Tile
+from tensorlang.schedules.contraction.space import (
+    ROWS,
+    SIDES,
+    SMALL,
+    USUAL_SIZE,
+    VECTORS,
+    Tile,
+)
 from tensorlang.schedules.cost.tiles import tiled
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import (
@@ -39,6 +56,7 @@ from tensorlang.schedules.stages import (
     tile_axes,
     variables,
 )
+from tensorlang.schedules.streaming import whole_steps
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.intrinsics.dots import FLIPPED, dot_name
 
@@ -66,10 +84,15 @@ class Products(Generic[Row]):
         return self.w.indices == (column // lanes, k // group, place)
 
     @property
-    def sizes(self) -> tuple[int | None, int, int]:
-        """The rows, if known, the columns, and the length of the reduction."""
+    def sizes(self) -> tuple[int | None, int, int | None]:
+        """The rows, columns and steps of the reduction along `x`, where known."""
         rows, columns, steps = map(extent_of, self.loops)
-        return rows, columns or 0, steps or 0
+        return rows, columns or 0, steps
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether groups of the rows' operand are not contiguous: it is packed, too."""
+        return self.x.indices[-1] != self.stage.axis(self.loops[2])
 
     @property
     def loops(self) -> tuple[For, For, For]:
@@ -106,15 +129,18 @@ def products_by(
 ) -> Products[Row] | None:
     """The stage as products by one of the processor's instructions, if it is that.
 
-    It multiplies two loads, converted to the type of the sums, first that of the rows;
-    sizes other than the number of rows are known. Of several reductions, one is along
-    the last dimension of the rows' operand.
+    It multiplies two loads, converted to the type of the sums. The number of columns is
+    known. Of several reductions, of known lengths, one is along the last dimension of
+    the rows' operand.
     """
     found, folded, update = tile_axes(stage), stage.driven("reduction"), stage.update
     if s.target is None or found is None or not folded:
         return None
+    column, sizes = stage.axis(found[1]), [extent_of(loop) for loop in folded]
     match update:
         case Reduce(values=(Binary("mul", Cast(_, Load() as x), Cast(_, factor)),)):
+            if column in variables(x) and isinstance(factor, Load):
+                x, factor = factor, x
             row = instruction(s.target.features, (x.dtype.name, factor.dtype.name))
         case _:
             return None
@@ -125,8 +151,8 @@ def products_by(
             pass
         case _:
             return None
-    column, sizes = stage.axis(found[1]), map(extent_of, (found[1], *folded))
-    if row is None or row.sums != stage.output.dtype.name or None in sizes:
+    unknown = extent_of(found[1]) is None or (len(sizes) > 1 and None in sizes)
+    if row is None or row.sums != stage.output.dtype.name or unknown:
         return None
     if column in variables(x) or column not in variables(w):
         return None
@@ -163,12 +189,16 @@ def fastest_tile(plan: Plan) -> tuple[int, int] | None:
     if found is None:
         return None
     rows, columns, _ = found.sizes
+    if found.is_apart:
+        rows = rows or USUAL_SIZE
     if not rows:
         return None
-    depths = [extent_of(loop) or 1 for loop in found.stage.driven("reduction")]
-    steps = ceil(prod(depths) / found.row.group)
+    loops = found.stage.driven("reduction")
+    steps = ceil(
+        prod(extent_of(loop) or USUAL_SIZE for loop in loops) / found.row.group
+    )
     few = plan.core.addresses  # rows in several lines have an address each
-    heights = [n for n in ROWS if n <= few or _in_line(found, n)]
+    heights = [n for n in ROWS if found.is_apart or n <= few or _in_line(found, n)]
     return tiled(plan.core, rows, ceil(columns / found.row.lanes), steps, heights)[1]
 
 
@@ -211,6 +241,7 @@ def _along(found: Products[DotProduct]) -> bool | None:
     k, wide = found.stage.axis(found.loops[2]), found.row.lanes * found.row.group
     if (
         rows is None
+        or steps is None
         or found.around
         or steps < wide
         or {found.x.indices[-1], found.w.indices[-1]} != {k}
@@ -229,140 +260,212 @@ def _by_columns(s: Schedule, found: Products[DotProduct], tile: Tile) -> None:
     if found.is_packed:
         layout = f"strips{FLIPPED}" if found.flipped else "strips"
     else:
-        layout = pack(s, found)
+        layout = pack(s, found, tile.rows)
     instruction = dot_name(found.row, x, layout)
     for tall, rows in tiling.cut_rows(s, name, names[0], (tile.rows, *SMALL)):
         for part in tiling.cut(s, tall, names[1], tile.vectors * tile.lanes):
             _tile(s, part, found, names, replace(tile, rows=rows), instruction)
 
 
-def pack(s: Schedule, found: Products[Row]) -> str:
-    """Interleave the columns' operand in groups; returns its layout to a nest."""
+def pack(s: Schedule, found: Products[Row], rows: int = 0) -> str:
+    """Interleave the columns' operand in groups; returns its layout to a nest.
+
+    The rows' operand, too, if a tile's `rows` are given and its groups are apart.
+    """
     stage, row, (_, columns, steps) = found.stage, found.row, found.sizes
-    made = {x.output: x.name for x in stages(s.function) if is_cheap(x.block)}
-    buffer = found.w.buffer
-    if buffer in made and buffer in set(allocations(s.function)):
-        copy, packed = made[buffer], buffer.name
-    else:
-        copy, packed = s.cache_read(stage.name, buffer.name, "global")
     if found.flipped:
         raise ScheduleError("128 is added where weights are packed, or not at all")
-    if columns % row.lanes or steps % row.depth:
-        _pad(s, found)
-    _, column, k = map(stage.axis, found.loops)
-    at, depth = _at(found.w, column), _at(found.w, k)
+    row_axis, column, k = map(stage.axis, found.loops)
+    sides = [_Side(found.w, column, row.lanes)]
+    if rows and found.is_apart:
+        sides.append(_Side(found.x, row_axis, rows))
+        if found.x.buffer == found.w.buffer:
+            raise ScheduleError("both operands are the same array")
+    copies = [_copied(s, stage, side.load) for side in sides]
+    if columns % row.lanes or steps is None or steps % row.depth:
+        _pad(s, found, padded=len(sides) > 1)
+    for side, (copy, packed) in zip(sides, copies, strict=True):
+        _interleave(s, copy, packed, found, side)
+    at, depth = (_at(found.w, axis) or 0 for axis in (column, k))
+    return "rows" if at < depth else "columns"
+
+
+@frozen
+class _Side:
+    """An operand that is packed in strips."""
+
+    load: Load
+    axis: Var  # axis of the rows or of the columns
+    wide: int  # elements along it in a strip
+
+
+def _maker(s: Schedule, load: Load) -> Stage | None:
+    """The stage that makes an operand, if it is a temporary."""
+    if load.buffer not in set(allocations(s.function)):
+        return None
+    return next((x for x in stages(s.function) if x.output == load.buffer), None)
+
+
+def _copied(s: Schedule, stage: Stage, load: Load) -> tuple[str, str]:
+    """The block that makes an operand, or a copy of it, and the name of either."""
+    maker = _maker(s, load)
+    if maker is not None and is_cheap(maker.block):
+        return maker.name, load.buffer.name
+    return s.cache_read(stage.name, load.buffer.name, "global")
+
+
+def _interleave(
+    s: Schedule, copy: str, packed: str, found: Products[Row], side: _Side
+) -> None:
+    """Lay out an operand in strips of groups, and vectorize the block that makes it."""
+    buffer, group = side.load.buffer, found.row.group
+    k = found.stage.axis(found.loops[2])
+    at, depth = _at(side.load, side.axis), _at(side.load, k)
     if at is None or depth is None:
-        raise ScheduleError("the columns' operand is not indexed by the reduction")
+        raise ScheduleError("a packed operand is not indexed by the reduction")
     given = [f"d{n}" for n in range(buffer.ndim)]
     rest = [name for n, name in enumerate(given) if n not in (at, depth)]
     laid = (
-        f"{given[at]} // {row.lanes}",
+        f"{given[at]} // {side.wide}",
         *rest,
-        f"{given[depth]} // {row.group}",
-        f"{given[at]} % {row.lanes}",
-        f"{given[depth]} % {row.group}",
+        f"{given[depth]} // {group}",
+        f"{given[at]} % {side.wide}",
+        f"{given[depth]} % {group}",
     )
     s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
     last = max(at, depth) == buffer.ndim - 1
     if not last and len(s.loops(copy)) == buffer.ndim:
-        _gather(s, copy, found, (at, depth))
-    elif not s.attempt(_in_vectors, s, copy, found, (at, depth)):
+        _gather(s, copy, found, side, (at, depth))
+    elif not s.attempt(_in_vectors, s, copy, found, side, (at, depth)):
         tiling.parallelize(s, s.loops(copy)[:1])
-    return "rows" if at < depth else "columns"
 
 
 def _gather(
-    s: Schedule, copy: str, found: Products[Row], places: tuple[int, int]
+    s: Schedule,
+    copy: str,
+    found: Products[Row],
+    side: _Side,
+    places: tuple[int, int],
 ) -> None:
     """Copy vectors of groups, the elements of each from as many places.
 
     Vectors with padding are copied by themselves.
     """
-    around, row, (_, columns, steps) = s.loops(copy), found.row, found.sizes
-    column, depth = (around[place] for place in places)
-    others = [name for name in around if name not in {column, depth}]
+    around, row = s.loops(copy), found.row
+    along, depth = (around[place] for place in places)
+    others = [name for name in around if name not in {along, depth}]
     parts = [copy]
-    for loop, known, block in ((depth, steps, row.group), (column, columns, row.lanes)):
-        whole = known // block * block
-        if 0 < whole < known:
-            for part in [*parts]:
-                own = next(n for n in s.loops(part) if tiling.is_part(n, loop))
-                s.reorder(own, *(name for name in s.loops(part) if name != own))
-                parts.append(tiling.cut_at(s, part, own, whole)[1])
+    for loop, whole in _wholes(s, found, side, (along, depth), row.group):
+        for part in [*parts]:
+            own = next(n for n in s.loops(part) if tiling.is_part(n, loop))
+            s.reorder(own, *(name for name in s.loops(part) if name != own))
+            parts.append(tiling.cut_at(s, part, own, whole)[1])
     for part in parts:
         inner = s.loops(part)
-        column_, depth_, *rest = (
+        along_, depth_, *rest = (
             next(n for n in inner if tiling.is_part(n, name))
-            for name in (column, depth, *others)
+            for name in (along, depth, *others)
         )
-        column_0, column_1 = s.split(column_, [None, row.lanes])
+        along_0, along_1 = s.split(along_, [None, side.wide])
         depth_0, depth_1 = s.split(depth_, [None, row.group])
-        s.reorder(column_0, depth_0, *rest, column_1, depth_1)
-        s.vectorize(s.fuse(column_1, depth_1))
-        tiling.parallelize(s, [column_0, depth_0])
+        s.reorder(along_0, depth_0, *rest, along_1, depth_1)
+        s.vectorize(s.fuse(along_1, depth_1))
+        tiling.parallelize(s, [along_0, depth_0])
 
 
-def _pad(s: Schedule, found: Products[Row]) -> None:
-    """Round columns up to whole vectors, and the reduction to whole groups or tiles."""
+def _wholes(
+    s: Schedule,
+    found: Products[Row],
+    side: _Side,
+    loops: tuple[str, str],
+    deep: int,
+) -> Iterator[tuple[str, Expr]]:
+    """The loops over an operand with remainders, and the steps of what has none.
+
+    Args:
+        loops: The loops along the strips' elements and along the reduction.
+        deep: Steps of the reduction that are copied together.
+    """
+    row, column, steps = (loop.extent for loop in found.loops)
+    size = row if side.load == found.x else column
+    for loop, extent, block in zip(
+        loops, (size, steps), (side.wide, deep), strict=True
+    ):
+        whole = whole_steps(s, extent, block)
+        padded = isinstance(whole, Const) and tiling.extent(s, loop) == whole.value
+        if whole not in {extent, as_expr(0)} and not padded:
+            yield loop, whole
+
+
+def _pad(s: Schedule, found: Products[Row], *, padded: bool) -> None:
+    """Round columns up to whole vectors, and the reduction to whole groups or tiles.
+
+    Args:
+        found: The products.
+        padded: Whether the block reads a copy of the rows' operand already.
+    """
     stage, row, steps = found.stage, found.row, found.sizes[2]
     _, column, k = map(stage.axis, found.loops)
     multiples = {column: row.lanes, k: row.depth}
     padding = [multiples.get(axis.var, 1) for axis in stage.block.axes]
-    if steps % row.depth == 0:
-        s.pad(stage.name, padding)
-        return
-    made = {each.output: each.name for each in stages(s.function)}
-    if found.x.buffer in made and found.x.buffer in set(allocations(s.function)):
+    whole = steps is not None and steps % row.depth == 0
+    if whole or padded or _maker(s, found.x):
         s.pad(stage.name, padding)
         return
     copy, _ = s.cache_read(stage.name, found.x.buffer.name, "global")
     s.pad(stage.name, padding)
     *around, depth = s.loops(copy)
-    if around and steps > row.lanes and found.x.indices[-1] == k:
+    if around and (steps or 0) > row.lanes and found.x.indices[-1] == k:
         s.reorder(depth, *around)
-        tiling.cut_at(s, copy, depth, steps // row.lanes * row.lanes)
+        tiling.cut_at(s, copy, depth, (steps or 0) // row.lanes * row.lanes)
         s.reorder(*around, depth)
         s.vectorize(s.split(depth, [None, row.lanes])[1])
     tiling.parallelize(s, around[:1])
 
 
 def _in_vectors(
-    s: Schedule, copy: str, found: Products[Row], places: tuple[int, int]
+    s: Schedule,
+    copy: str,
+    found: Products[Row],
+    side: _Side,
+    places: tuple[int, int],
 ) -> None:
-    """Copy whole vectors: of the reduction, transposed in registers, or of columns.
+    """Copy whole vectors: of the reduction, transposed in registers, or of a strip.
 
-    Vectors of columns are interleaved in groups. What fills no block, or is padding, is
+    Vectors of a strip are interleaved in groups. What fills no block, or is padding, is
     copied by itself.
 
     Args:
         found: The products that read the copy.
-        places: The operand's dimensions of the columns and of the reduction.
+        side: The operand.
+        places: Its dimensions of the strips and of the reduction.
     """
-    around, row, (_, columns, steps) = s.loops(copy), found.row, found.sizes
-    dims = [n for n, length in enumerate(found.w.buffer.shape) if length != as_expr(1)]
-    if len(around) == found.w.buffer.ndim:
+    around, row, shape = s.loops(copy), found.row, side.load.buffer.shape
+    dims = [n for n, length in enumerate(shape) if length != as_expr(1)]
+    if len(around) == len(shape):
         dims = list(range(len(around)))
     if len(around) != len(dims) or not {*places} <= {*dims}:
         raise ScheduleError(f"block {copy!r} has other loops than the operand")
-    column, depth = (around[dims.index(place)] for place in places)
+    along, depth = (around[dims.index(place)] for place in places)
     by_rows = places[0] > places[1]
-    wide = row.group if by_rows else row.lanes * row.group
-    others = [name for name in around if name not in {column, depth}]
-    for loop, known, block in ((depth, steps, wide), (column, columns, row.lanes)):
-        whole = known // block * block
-        if 0 < whole < (tiling.extent(s, loop) or 0):
-            s.reorder(loop, *(name for name in s.loops(copy) if name != loop))
-            tiling.cut_at(s, copy, loop, whole)
-    column_0, column_1 = s.split(column, [None, row.lanes])
-    depth_0, depth_1 = s.split(depth, [None, wide])
+    deep = row.group if by_rows else side.wide * row.group
+    others = [name for name in around if name not in {along, depth}]
+    for loop, whole in _wholes(s, found, side, (along, depth), deep):
+        s.reorder(loop, *(name for name in s.loops(copy) if name != loop))
+        tiling.cut_at(s, copy, loop, whole)
+    along_0, along_1 = s.split(along, [None, side.wide])
+    depth_0, depth_1 = s.split(depth, [None, deep])
     if by_rows:
-        around, tile = (*others, depth_0, column_0), (depth_1, column_1)
+        strips = tiling.nearest(tiling.extent(s, along_0) or 1, VECTORS[-1])
+        along_0, along_2 = s.split(along_0, [None, strips])
+        around = (*others, along_0, depth_0, along_2)
+        tile = depth_1, along_1
     else:
-        around, tile = (*others, column_0, depth_0), (column_1, depth_1)
+        around, tile = (*others, along_0, depth_0), (along_1, depth_1)
     s.reorder(*around, *tile)
     tiling.parallelize(s, around[:-1])
-    size = f"rows_{wide}x{row.lanes}" if by_rows else f"columns_{row.lanes}x{wide}"
-    kind = found.w.dtype.name
+    size = f"rows_{deep}x{side.wide}" if by_rows else f"columns_{side.wide}x{deep}"
+    kind = side.load.dtype.name
     for name in (f"copy_by_{size}x{kind}", f"flip_by_{size}xi8")[: 1 + (kind == "u8")]:
         if s.attempt(s.tensorize, tile[0], name):
             return

@@ -40,7 +40,9 @@ _KNOWN: Final = (SIDE * HEIGHTS[0], *HEIGHTS)
 def matrix(s: Schedule, stage: Stage) -> Products[MatrixProduct] | None:
     """The stage as matrix products of one of the processor's instructions, if any."""
     found = products_by(s, stage, matrix_product)
-    return None if found is None or found.flipped else found
+    if found is None or found.flipped or found.is_apart or found.sizes[2] is None:
+        return None
+    return found
 
 
 def chosen(plan: Plan, product: Product | None, best: Choice) -> int | None:

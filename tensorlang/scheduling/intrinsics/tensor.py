@@ -247,7 +247,7 @@ _TABLE: Final[dict[str, Make]] = {
     **{
         f"copy_by_rows_{group}x{size}x{dtype}": _copy_by_rows(size, dtype, group)
         for dtype, group in (("bf16", 2), ("i8", 4), ("u8", 4))
-        for size in (16, 8, 4)
+        for size in range(16, 1, -1)
     },
     **{
         f"flip_by_{name}xi8": made(size, "i8", 4, flips=True)

@@ -199,6 +199,7 @@ def tensorize(func: ir.Function, target: str, intrinsic: str) -> ir.Function:
     _not_in_lanes(path)
     tile = _nest(path[-1], target)
     _same_loops(meaning, tile, intrinsic)
+    tile = _in_order(meaning, tile)
     same_computation(meaning, tile, intrinsic)
     no_guard_inside(tile)
     folded_by_one(tile, tree.enclosing_loops(path))
@@ -284,6 +285,31 @@ def _accesses(block: ir.Block) -> Iterator[tuple[ir.Buffer, tuple[ir.Expr, ...]]
             yield node.buffer, node.indices
         elif isinstance(node, ir.Reduce):
             yield from ((buffer, node.indices) for buffer in node.buffers)
+
+
+def _in_order(meaning: _Nest, tile: _Nest) -> _Nest:
+    """The tile with the factors of its product in the meaning's order, if that fits."""
+    match tile.block.body:
+        case ir.Reduce(values=(ir.Binary(op="mul", a=a, b=b) as value,)) as body:
+            values = (dataclasses.replace(value, a=b, b=a),)
+        case _:
+            return tile
+    block = dataclasses.replace(
+        tile.block, body=dataclasses.replace(body, values=values)
+    )
+    turned = _Nest(tile.loops, block)
+    return turned if not _fits(meaning, tile) and _fits(meaning, turned) else tile
+
+
+def _fits(meaning: _Nest, tile: _Nest) -> bool:
+    """Whether a tile's body and accesses are those of the meaning."""
+    if not _agree(meaning.block.body, tile.block.body):
+        return False
+    try:
+        _operands(meaning, tile)
+    except ScheduleError:
+        return False
+    return True
 
 
 def _operands(meaning: _Nest, tile: _Nest) -> dict[ir.Buffer, Operand]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -215,3 +217,64 @@ def test_results_are_written_from_the_tiles_of_padded_columns(m, n):
     assert not re.search(r'block\(\s*"y"', str(s.function))
     x, w, expected = arrays(m, n, 64, ("u8", "i8"))
     np.testing.assert_array_equal(build(s.function, store=False)(x, w), expected)
+
+
+PAIRS = dataclasses.replace(elsewhere("znver5"), features=(*WIDE, "avx512_bf16"))
+
+
+def transposed(m, n, k, *, turned=False):
+    """y = x.T @ w of bf16: neither operand is contiguous along the reduction."""
+    sizes = ", ".join(f"{size}: i64" for size in (m, k) if isinstance(size, str))
+    factors = ["cast(f32, x[vk, vi])", "cast(f32, w[vk, vj])"]
+    value = " * ".join(factors[::-1] if turned else factors)
+    return parse(f"""
+def f(x: bf16[{k}, {m}], w: bf16[{k}, {n}], y: Out[f32[{m}, {n}]]
+        {f", *, {sizes}" if sizes else ""}):
+    for i in range({m}):
+        for j in range({n}):
+            for k in range({k}):
+                with block(
+                    "y", vi=spatial({m}, i), vj=spatial({n}, j), vk=reduction({k}, k)
+                ):
+                    reduce(sum, y[vi, vj], {value})
+""")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("m", "k"), [(13, 10), (13, "n1"), ("n0", 10), ("n0", "n1")])
+def test_both_operands_are_packed_if_their_groups_are_apart(m, k, turned):
+    """As for gradients of weights: groups are of rows, whose number may be open."""
+    s = scheduled(transposed(m, 48, k, turned=turned), PAIRS)
+    assert not any("by_groups" in str(each) for each in s.declined), s.declined
+    assert str(s.trace).count("copy_by_rows") == 2
+    kernel = build(s.function, PAIRS, store=False, by_meaning=True)
+    rng = np.random.default_rng(0)
+    for rows, steps in ((13, 10), (1, 10), (7, 9), (13, 1), (22, 33)):
+        if m not in {"n0", rows} or k not in {"n1", steps}:
+            continue
+        x, w = (
+            rng.integers(-8, 8, (steps, size)).astype(ml_dtypes.bfloat16)
+            for size in (rows, 48)
+        )
+        expected = x.astype(np.float64).T @ w.astype(np.float64)
+        np.testing.assert_array_equal(kernel(x, w), expected)
+        found = np.zeros_like(expected, np.float32)
+        run(s.function, x, w, found)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_padding_of_an_open_reduction_adds_nothing_to_infinities():
+    s = scheduled(transposed(8, 16, "n1"), PAIRS)
+    kernel = build(s.function, PAIRS, store=False, by_meaning=True)
+    x = np.full((3, 8), np.inf, ml_dtypes.bfloat16)
+    w = np.ones((3, 16), ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(kernel(x, w), np.full((8, 16), np.inf))
+
+
+def test_factors_of_one_array_are_not_packed_twice():
+    text = str(transposed(16, 16, 8)).replace("w: bf16[8, 16], ", "")
+    s = scheduled(parse(text.replace("w[vk", "x[vk")), PAIRS)
+    x = np.arange(128).reshape(8, 16).astype(ml_dtypes.bfloat16)
+    expected = x.astype(np.float64).T @ x.astype(np.float64)
+    kernel = build(s.function, PAIRS, store=False, by_meaning=True)
+    np.testing.assert_allclose(kernel(x), expected, rtol=1e-6)
