@@ -9,11 +9,12 @@ dataclasses otherwise: `fields`, `replace`, `asdict`, `match`, pickling and
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from functools import cache
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, Final, TypeVar, dataclass_transform, overload
 
 _T = TypeVar("_T")
@@ -97,52 +98,79 @@ def constructor(
         kind: The class.
         more: Further slots, and the text of their first values.
     """
-    params: dict[bool, list[str]] = {False: [], True: []}  # by whether by name only
-    values: dict[str, str] = {}
-    names: dict[str, Any] = {"__absent": _ABSENT}
-    for each in fields(kind):
-        names |= _default(each)
-        values |= _value(each)
-        if each.init:
-            params[bool(each.kw_only)].append(_param(each))
+    own = fields(kind)
+    params = sorted((f for f in own if f.init), key=lambda f: bool(f.kw_only))
+    order = [f.name for f in params]
+    values = {f.name: _value(n, f, order) for n, f in enumerate(own)}
     values |= more or {}
-    marked = ["*", *params[True]] if params[True] else []
-    me = "__self" if "self" in values else "self"
-    lines = [f"def __init__({', '.join([me, *params[False], *marked])}):"]
-    lines += [f"__set_{name}({me}, {value})" for name, value in values.items()]
-    lines.append(f"{me}.__post_init__()" if hasattr(kind, "__post_init__") else "pass")
-    names |= {f"__set_{name}": getattr(kind, name).__set__ for name in values}
-    made = generated(kind, "__init__", lines, names)
-    given = {each.name: each.type for each in fields(kind) if each.init}
-    made.__annotations__ = {**given, "return": None}
-    return made
+    written = [name for name, value in values.items() if value]
+    code = _constructing(
+        tuple(bool(f.kw_only) for f in params),
+        tuple(values[name] for name in written),
+        hasattr(kind, "__post_init__"),
+    )
+    given: dict[str, Any] = {"absent": _ABSENT}
+    given |= {f"set_{n}": getattr(kind, x).__set__ for n, x in enumerate(written)}
+    given |= {f"default_{n}": f.default for n, f in enumerate(own)}
+    given |= {f"new_{n}": f.default_factory for n, f in enumerate(own)}
+    me = "__self" if "self" in order else "self"
+    made = FunctionType(
+        code.replace(co_varnames=(me, *order)),
+        vars(sys.modules[kind.__module__]) if kind.__module__ in sys.modules else {},
+        closure=tuple(CellType(given[name]) for name in code.co_freevars),
+    )
+    defaults = {f.name: _default(f) for f in params if _is_optional(f)}
+    by_name = {f.name for f in params if f.kw_only}
+    made.__defaults__ = tuple(defaults[x] for x in defaults if x not in by_name)
+    made.__kwdefaults__ = {x: defaults[x] for x in defaults if x in by_name}
+    made.__annotations__ = {f.name: f.type for f in own if f.init} | {"return": None}
+    return _owned(kind, made)
 
 
-def _default(each: Field[Any]) -> dict[str, Any]:
-    if each.default is not MISSING:
-        return {f"__default_{each.name}": each.default}
-    if each.default_factory is not MISSING:
-        return {f"__new_{each.name}": each.default_factory}
-    return {}
+def _is_optional(each: Field[Any]) -> bool:
+    return each.default is not MISSING or each.default_factory is not MISSING
 
 
-def _value(each: Field[Any]) -> dict[str, str]:
-    """The field's first value, if it has one: an argument or the default."""
-    name = each.name
-    if each.default_factory is not MISSING:
-        new = f"__new_{name}()"
-        return {name: f"{new} if {name} is __absent else {name}" if each.init else new}
-    if each.init:
-        return {name: name}
-    return {} if each.default is MISSING else {name: f"__default_{name}"}
+def _default(each: Field[Any]) -> object:
+    """The default of a parameter; `_ABSENT` if it is made anew each time."""
+    return _ABSENT if each.default is MISSING else each.default
 
 
-def _param(each: Field[Any]) -> str:
-    if each.default_factory is not MISSING:
-        return f"{each.name}=__absent"
-    if each.default is not MISSING:
-        return f"{each.name}=__default_{each.name}"
-    return each.name
+def _value(number: int, each: Field[Any], order: Sequence[str]) -> str:
+    """The text of the first value of a field; empty if it has none.
+
+    Args:
+        number: The position of the field.
+        each: The field.
+        order: The names of the parameters, which are `_0` and on in the text.
+    """
+    new = "" if each.default_factory is MISSING else f"new_{number}()"
+    if not each.init:
+        return new or ("" if each.default is MISSING else f"default_{number}")
+    given = f"_{order.index(each.name)}"
+    return f"{new} if {given} is absent else {given}" if new else given
+
+
+@cache
+def _constructing(
+    by_name: tuple[bool, ...], values: tuple[str, ...], post: bool
+) -> CodeType:
+    """The code of constructors with these parameters, which write these values."""
+    params = [f"_{n}" for n in range(len(by_name))]
+    if True in by_name:
+        params.insert(by_name.index(True), "*")
+    lines = [f"set_{n}(me, {value})" for n, value in enumerate(values)]
+    lines.append("me.__post_init__()" if post else "pass")
+    free = {*re.findall(r"\b(?:absent|(?:set|new|default)_\d+)\b", "".join(lines))}
+    head = f"def make({', '.join(sorted(free))}):"
+    inner = f"    def __init__({', '.join(['me', *params])}):"
+    text = "\n".join((head, inner, *(f"        {line}" for line in lines)))
+    return _inner(_inner(compile(text, "<fields>", "exec")))
+
+
+def _inner(code: CodeType) -> CodeType:
+    """The code of the only function in a code."""
+    return next(each for each in code.co_consts if isinstance(each, CodeType))
 
 
 def equality(kind: type) -> Callable[..., Any]:
@@ -169,8 +197,7 @@ def _compiled(text: str, count: int) -> CodeType:
         each: "".join(f"{each}._{n}, " for n in range(count))
         for each in ("self", "other")
     }
-    outer = compile(text.format(**values), "<fields>", "exec")
-    return next(each for each in outer.co_consts if isinstance(each, CodeType))
+    return _inner(compile(text.format(**values), "<fields>", "exec"))
 
 
 def _repr(names: Sequence[str]) -> Callable[[object], str]:
