@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakSet
 
+from tensorlang import lazy
 from tensorlang.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _families() -> Iterator[str]:
 
 def _load() -> None:
     for module in LIBRARY:
-        importlib.import_module(module)
+        lazy.imported(module)
 
 
 def _imported(name: str) -> Operator:

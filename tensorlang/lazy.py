@@ -12,7 +12,7 @@ blocks run later, and are ordinary ones to type checkers, editors and readers:
 The first makes `host_arrays` a module that is imported when an attribute of it is
 read; it takes modules only. The second is for packages that others take names from: it
 leaves no name behind, and `verify`, which may be anything, is imported when it is read
-as an attribute of the package.
+as an attribute of the package. Garbage is not collected meanwhile: modules are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 
+from tensorlang.gc_pause import gc_paused
+
 _REPLACED = RLock()  # held while `__import__` is another function
+
+
+@gc_paused()
+def imported(name: str) -> ModuleType:
+    """`importlib.import_module`, without collecting garbage, of which there is none."""
+    return import_module(name)
 
 
 class _Module(ModuleType):
@@ -36,7 +44,7 @@ class _Module(ModuleType):
     def __getattr__(self, name: str) -> object:
         loaded = sys.modules.get(self.__name__)  # another thread may still import it
         if loaded is None or loaded is not self._loaded:
-            self._loaded = loaded = import_module(self.__name__)
+            self._loaded = loaded = imported(self.__name__)
         return getattr(loaded, name)
 
 
@@ -54,7 +62,7 @@ class _From:
 def modules(importer: str) -> Iterator[None]:
     """Context in which the module `importer` imports modules, each on first use."""
 
-    def imported(
+    def deferred(
         name: str,
         given: Mapping[str, object] | None = None,
         locals: Mapping[str, object] | None = None,
@@ -66,7 +74,7 @@ def modules(importer: str) -> Iterator[None]:
         return _From(name) if fromlist else _Module(name)
 
     with _REPLACED:
-        now, builtins.__import__ = builtins.__import__, imported  # type: ignore[assignment]
+        now, builtins.__import__ = builtins.__import__, deferred  # type: ignore[assignment]
         try:
             yield
         finally:
@@ -86,8 +94,8 @@ def names(package: str) -> Iterator[None]:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home, _, inner = places[name].rpartition(".")
-        found = None if home == package else getattr(import_module(home), inner, None)
-        own[name] = import_module(places[name]) if found is None else found
+        found = None if home == package else getattr(imported(home), inner, None)
+        own[name] = imported(places[name]) if found is None else found
         return own[name]
 
     own["__getattr__"] = attribute

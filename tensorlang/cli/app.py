@@ -11,12 +11,12 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Annotated, Any, Final, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from tensorlang import lazy
 from tensorlang.cli import document
 from tensorlang.errors import TensorlangError
 from tensorlang.version import __version__
@@ -82,7 +82,7 @@ class Commands(TyperGroup):
 
 def loaded(name: str) -> Any:
     """Import a command from its module, and give it `--json`."""
-    module = import_module(f"tensorlang.cli.{name}")
+    module = lazy.imported(f"tensorlang.cli.{name}")
     command: Any = typer.main.get_command(module.app)
     command.name = name
     parts = command.commands.values() if isinstance(command, TyperGroup) else [command]

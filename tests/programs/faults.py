@@ -205,7 +205,7 @@ def process(case: Case, named: str) -> int | None:
 def _role(command: str) -> str:
     if "guard.py" in command:
         return "guard"
-    return "worker" if "tensorlang.tuner.workers.worker" in command else ""
+    return "worker" if "tensorlang.tuner.workers" in command else ""
 
 
 # ------------------------------------------------------------------------ the faults

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from tensorlang import lazy
 from tensorlang.errors import RecordError, TuningError
+from tensorlang.gc_pause import gc_paused
 from tensorlang.tuner import disk_space
 from tensorlang.tuner.storage import tables
 
@@ -214,6 +215,7 @@ def identity(url: str) -> tuple[int, int] | None:
     return None
 
 
+@gc_paused()
 def _opened(url: str) -> optuna.storages.RDBStorage:
     """A storage, whose tables are created if they are missing."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -62,7 +62,7 @@ _DOING: Final = {
 
 
 _GUARD: Final = (sys.executable, "-I", "-S", guard.__file__)
-_WORKER: Final = (sys.executable, "-P", "-m", "tensorlang.tuner.workers.worker")
+_WORKER: Final = (sys.executable, "-P", "-m", "tensorlang.tuner.workers")
 
 
 class Died(Exception):  # noqa: N818 - an event, told as an outcome

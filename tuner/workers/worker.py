@@ -1,6 +1,6 @@
 """The worker: builds, checks and times candidates in an expendable process.
 
-Started as `python -m tensorlang.tuner.workers.worker`, never from the user's main. It
+Started as `python -m tensorlang.tuner.workers`, never from the user's main. It
 reads requests from standard input and answers on standard output; output of kernels
 and libraries goes to standard error.
 """
@@ -427,7 +427,3 @@ def main() -> None:
             rest = rest[os.write(answers, rest) :]
 
     serve(_lines_until_the_end(requests), send)
-
-
-if __name__ == "__main__":
-    main()

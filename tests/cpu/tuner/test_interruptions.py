@@ -75,7 +75,7 @@ def workers(tmp_path: Path) -> list[int]:
             environment = (folder / "environ").read_bytes()
         except OSError:
             continue
-        if b"tensorlang.tuner.workers.worker" in command and str(tmp_path).encode() in (
+        if b"tensorlang.tuner.workers" in command and str(tmp_path).encode() in (
             environment
         ):
             found.append(int(folder.name))

@@ -173,7 +173,10 @@ def test_modules_are_imported_by_statements():
         for name, file in modules().items()
         for node, _ in nodes(file)
         if (isinstance(node, ast.Name) and node.id in ("import_module", "__import__"))
-        or (isinstance(node, ast.Attribute) and node.attr == "import_module")
+        or (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("import_module", "imported")
+        )
     }
     assert found == BY_NAME
 
