@@ -26,6 +26,7 @@ with lazy.modules(__name__):
     from tensorlang.ops.nn import attention_definitions as loops
     from tensorlang.ops.nn import attention_gradient as gradient
     from tensorlang.ops.nn import attention_online as online
+    from tensorlang.ops.nn import attention_tile_gradient as tile_gradient
     from tensorlang.ops.nn import attention_tiles as tiles
 
 
@@ -36,8 +37,18 @@ _MOST: Final = 128  # columns of results that threads hold
 
 def _has_columns(workload: Workload) -> bool:
     """Whether keys and values have numbers, as tiles of them must."""
-    given = 1 if workload.operator == attention.id else 2  # after dy
-    return all(shape[-1] > 0 for shape in workload.shapes[given : given + 2])
+    given = _given(workload)
+    return all(shape[-1] > 0 for shape in workload.shapes[given - 2 : given])
+
+
+def _given(workload: Workload) -> int:
+    """The number of arrays before the mask: the gradient has `dy` first."""
+    return 3 if workload.operator == attention.id else 4
+
+
+def _learns_mask(workload: Workload) -> bool:
+    """Whether the gradient is also that of a mask, which blocks do not give."""
+    return workload.dtypes[4:5] not in ((), ("bool",))
 
 
 def _share_keys(workload: Workload) -> bool:
@@ -53,20 +64,27 @@ def _share_keys(workload: Workload) -> bool:
 
 def _in_tiles(workload: Workload) -> bool:
     """Whether products of fragments serve: of f16 or bf16, and whole columns."""
-    _, (*_, depth), (*_, width) = workload.shapes[:3]
+    *_, (*_, depth), _, (*_, width) = workload.shapes[: _given(workload)]
     whole = depth % _STEP == 0 and width % _STEP == 0
     small = 0 < depth <= 2 * _MOST and 0 < width <= _MOST
-    return set(workload.dtypes[:3]) in ({"f16"}, {"bf16"}) and whole and small
+    kinds = set(workload.dtypes[: _given(workload)])
+    return kinds in ({"f16"}, {"bf16"}) and whole and small
+
+
+def _grad_in_tiles(workload: Workload) -> bool:
+    """Whether they serve the gradient: threads have room for sums of both depths."""
+    return (
+        _in_tiles(workload)
+        and workload.shapes[1][-1] <= _MOST
+        and not _learns_mask(workload)
+    )
 
 
 def _in_blocks(workload: Workload) -> bool:
-    """Whether the gradient is worth blocks: more than one key, and one number each.
-
-    They give no gradient of a mask.
-    """
+    """Whether the gradient is worth blocks: more than one key, and one number each."""
     _, _, keys, depth = workload.shapes[2]
-    learned = workload.dtypes[4:5] not in ((), ("bool",))
-    return keys > 1 and depth > 1 and not learned and _has_columns(workload)
+    learns = _learns_mask(workload)
+    return keys > 1 and depth > 1 and not learns and _has_columns(workload)
 
 
 def _online_if(serves: Callable[[Workload], bool]) -> Callable[[Workload], str]:
@@ -160,4 +178,20 @@ def _online_grad(
 ) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
     problem = loops.Problem.of(k=k, v=v, **given).in_lanes()
     dq, dk, dv = gradient.attention_grad(problem.per_query(dy), problem)
+    return problem.result(dq), ir.reshaped(dk, k.shape), ir.reshaped(dv, v.shape)
+
+
+@algorithm(
+    _grad,
+    "tiles",
+    serves=_grad_in_tiles,
+    feature="mma",
+    tolerance=2.0**-8,
+    finite=True,
+)
+def _tiles_grad(
+    dy: ir.Tensor, k: ir.Tensor, v: ir.Tensor, **given: Any
+) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
+    problem = loops.Problem.of(k=k, v=v, **given)
+    dq, dk, dv = tile_gradient.attention_grad(problem.per_query(dy), problem)
     return problem.result(dq), ir.reshaped(dk, k.shape), ir.reshaped(dv, v.shape)

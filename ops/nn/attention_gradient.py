@@ -61,7 +61,7 @@ class _Gradient(Steps):
             for name, x in (("dk", p.k), ("dv", p.v))
         )
         started = [self.pack, self.pack_seed, *self._started()]
-        steps = over([self.nest.keys()], ir.seq(self._weighed(), self._summed(dk, dv)))
+        steps = over(self.nest.inner(), ir.seq(self._weighed(), self._summed(dk, dv)))
         body = ir.seq(self.allocated(), started, steps, self._finish(dq))
         inputs = (dk, dv, self.dy, self.y, self.log, *p.arrays)
         stage = ir.Stage(over(self.nest.outer, body), (dq.buffer,), inputs)

@@ -60,7 +60,7 @@ class _Online(Steps):
         dtype = self.kind if saved else p.q.dtype
         y = ir.placeholder((*rows, p.v.buffer.shape[-1]), dtype, "y").buffer
         log = ir.placeholder(rows, self.kind, "log").buffer
-        steps = over([self.nest.keys()], ir.seq(self._scored(), self._summed()))
+        steps = over(self.nest.inner(), ir.seq(self._scored(), self._summed()))
         started = [self.pack, self._start(), self.cleared("clear", self.result)]
         ended = [self._finish(y), *([self._logarithm(log)] if saved else [])]
         body = ir.seq(self.allocated(), started, steps, ended)

@@ -9,6 +9,8 @@
             top, total, weights, result               # lanes exchange along rows
             result += weights . values                # weights stay in registers
 
+The gradient has three such nests, in one of which keys are rows and queries columns.
+
 Each warp has whole rows of scores and of results, so that maxima and sums are those of
 four neighbouring lanes. Its weights are distributed as sums of a product are, which is
 how another product takes its first operand.
@@ -21,8 +23,18 @@ from math import prod
 from typing import Final
 
 from tensorlang.ir.collectives import WARP
-from tensorlang.ir.contents import allocations, blocks
-from tensorlang.ir.nodes import Block, Buffer, Const, For, Load, Reduce, Seq, Store
+from tensorlang.ir.contents import allocations, blocks, loops
+from tensorlang.ir.nodes import (
+    Block,
+    Buffer,
+    Const,
+    For,
+    Load,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+)
 from tensorlang.ir.visit import nodes_of, walk_statements
 from tensorlang.schedules.simt.fragments import (
     QUAD,
@@ -34,58 +46,52 @@ from tensorlang.schedules.simt.fragments import (
     swizzled,
 )
 from tensorlang.schedules.simt.tensor_contractions import bind_blocks
-from tensorlang.schedules.simt.tensor_cores import FORMS, Form
+from tensorlang.schedules.simt.tensor_cores import FORMS
 from tensorlang.schedules.tiling import extent
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _STAGES: Final = (1, 2, 3)
 _WARPS: Final = 4  # of a block, each with whole rows
-_PRODUCT: Final = 2  # operands of a product
+_OPERANDS: Final = 2  # operands of a product
 
 
 @schedule("attention", algorithm="tiles", model="simt")
 def tiles(s: Schedule, knobs: Knobs) -> None:
     """Products of fragments, and everything else on the fragments."""
-    form = FORMS[s.function.buffers[0].dtype.name]
-    outer, steps = _loops(s)
-    around = *outer, steps.var.name
-    every = list(blocks(s.function))
-    copies = {_written(b): b for b in every if _is_copy(s, b)}
+    body = s.function.body
+    steps = body.stmts if isinstance(body, Seq) else (body,)
+    for n, nest in enumerate(step for step in steps if isinstance(step, For)):
+        _scheduled(s, knobs, nest, f"stages_{n}" if n else "stages")
+
+
+def _scheduled(s: Schedule, knobs: Knobs, nest: Stmt, knob: str) -> None:
+    """Schedule the loops over tiles of rows and of columns, for one launch."""
+    around = [loop for loop in loops(nest) if any(allocations(loop))]
+    names, steps = [loop.var.name for loop in around], around[-1]
+    outer = next(n for n, loop in enumerate(around, 1) if isinstance(loop.body, Seq))
+    every, held = list(blocks(nest)), list(allocations(nest))
+    copies = {_written(b): b for b in every if _is_copy(b, held)}
     room = s.target.shared_bytes if s.target else 0
     staged = set(allocations(steps))
     doubled = sum(_bytes(copy) * (2 if copy in staged else 1) for copy in copies)
     default = 2 if doubled <= room else 1
     why = "two if a block has room for them"
-    stages = knobs.choice("stages", _STAGES, default=default, why=why)
-    products = [b for b in every if _is_product(b)]
-    for buffer in allocations(s.function):
+    stages = knobs.choice(knob, _STAGES, default=default, why=why)
+    for buffer in held:
         s.set_scope(buffer.name, "shared")
         if buffer not in copies:
             s.transform_layout(buffer.name, _layout(buffer))
     for buffer, block in copies.items():
-        layout = swizzled(_shape(buffer)[-1], form.chunk)
-        given = {"threads": _WARPS * WARP, "chunk": form.chunk}
-        staged_rows(s, block.name, buffer.name, layout, **given)
+        _staged(s, block, buffer)
     for block in every:
-        inner = [loop for loop in s.loops(block.name) if loop not in around]
-        if block in products:
-            _multiplied(s, block, inner, _ways(block, copies), form)
+        inner = [loop for loop in s.loops(block.name) if loop not in names]
+        if _is_product(block):
+            _multiplied(s, block, inner, _ways(block, copies))
         elif block not in copies.values():
             _distributed(s, block, inner)
-    bind_blocks(s, outer)
+    bind_blocks(s, names[:outer])
     if stages > 1:
         s.pipeline(steps.var.name, stages)
-
-
-def _loops(s: Schedule) -> tuple[list[str], For]:
-    """The loops over tiles of queries, and the one over tiles of keys."""
-    outer, body = [], s.function.body
-    while isinstance(body, For):
-        outer.append(body.var.name)
-        body = body.body
-    assert isinstance(body, Seq)
-    inner = (loop for loop in body.stmts if isinstance(loop, For))
-    return outer, next(loop for loop in inner if isinstance(loop.body, Seq))
 
 
 def _update(block: Block) -> Store | Reduce:
@@ -100,24 +106,21 @@ def _written(block: Block) -> Buffer:
     return update.buffers[0] if isinstance(update, Reduce) else update.buffer
 
 
-def _is_copy(s: Schedule, block: Block) -> bool:
-    """Whether a block copies a parameter."""
-    update = _update(block)
+def _is_copy(block: Block, held: Collection[Buffer]) -> bool:
+    """Whether a block copies rows of an array to what a tile of it holds."""
+    update, made = _update(block), _written(block)
     value = update.value if isinstance(update, Store) else None
-    given = s.function.buffers
-    return (
-        isinstance(value, Load)
-        and value.buffer in given
-        and _written(block) not in given
-    )
+    if not isinstance(value, Load) or value.buffer in held or made not in held:
+        return False
+    return value.indices[-1] == block.axes[-1].var
 
 
 def _is_product(block: Block) -> bool:
     """Whether a block adds products of two operands."""
     update = _update(block)
-    if not isinstance(update, Reduce):
+    if not isinstance(update, Reduce) or _shape(_written(block))[-1] == QUAD:
         return False
-    return len(set(nodes_of(update.values[0], Load))) == _PRODUCT
+    return len(set(nodes_of(update.values[0], Load))) == _OPERANDS
 
 
 def _shape(buffer: Buffer) -> tuple[int, ...]:
@@ -151,11 +154,20 @@ def _ways(block: Block, copies: Collection[Buffer]) -> list[str]:
     return ["" if first.buffer in copies else "_ar", "_bt" if turned else ""]
 
 
+def _staged(s: Schedule, block: Block, buffer: Buffer) -> None:
+    """A copy in shared memory, by all threads that have a part of it."""
+    rows, columns = _shape(buffer)
+    chunk = FORMS[buffer.dtype.name].chunk
+    given = {"threads": min(_WARPS * WARP, rows * columns // chunk), "chunk": chunk}
+    staged_rows(s, block.name, buffer.name, swizzled(columns, chunk), **given)
+
+
 def _multiplied(
-    s: Schedule, block: Block, inner: Sequence[str], ways: Sequence[str], form: Form
+    s: Schedule, block: Block, inner: Sequence[str], ways: Sequence[str]
 ) -> None:
     """A product of fragments."""
     lanes = _lanes(_written(block))
+    form = FORMS[s.function.buffers[0].dtype.name]
     row, column, step = inner
     if block.init is None:
         lanes.share(s, s.decompose_reduction(block.name, row))

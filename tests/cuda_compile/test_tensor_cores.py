@@ -139,3 +139,21 @@ def test_attention_keeps_scores_in_registers(target, size, rows):
     assert len(re.findall(r"LDSM\.16\.MT?88\.4", made.asm)) == loads
     # no more than one exponential a score, and one a row and lane
     assert made.asm.count("MUFU.EX2") == rows * (64 + 4) // 32
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90a"])
+@pytest.mark.parametrize(("size", "columns"), [(64, 64), (128, 32)])
+def test_gradients_of_attention_keep_scores_in_registers(target, size, columns):
+    op = find("nn.attention_grad")
+    workload = op.workload(*((2, 4, 128, size),) * 4, dtypes="bf16", causal=True)
+    made = op.build(workload, target)
+    assert made.resources["spill_bytes"] == 0
+    assert made.resources["launches"] == 3
+    # of 16 rows of a warp and so many columns, three products for queries, four for
+    # keys; of those that find the maxima, two of more rows and 64 columns
+    forward = 2 * (32 if size == 64 else 16) * 64
+    products = (forward + 7 * 16 * columns) * size // (16 * 8 * 16)
+    assert made.asm.count("HMMA.16816.F32.BF16") == products
+    # no more than one exponential a score, and one a row and lane
+    scores = (32 if size == 64 else 16) * (64 + 4) + 2 * 16 * columns
+    assert made.asm.count("MUFU.EX2") == scores // 32

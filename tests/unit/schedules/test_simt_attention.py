@@ -32,9 +32,9 @@ def drawn(shape, dtype, seed=0):
     return [rng.standard_normal(size).astype(KIND[dtype]) for size in sizes]
 
 
-def prepared(arrays, dtype="bf16", knobs=(), **options):
+def prepared(arrays, dtype="bf16", knobs=(), name="nn.attention", **options):
     """The launches of attention by tiles, and the values of sizes."""
-    op = find("nn.attention")
+    op = find(name)
     types = tuple("bool" if a.dtype == bool else dtype for a in arrays)
     if arrays[-1].dtype == np.float32:
         types = (*types[:-1], "f32")
@@ -43,12 +43,13 @@ def prepared(arrays, dtype="bf16", knobs=(), **options):
     assert preferred(op, workload, GPU) == "tiles"
     (entry,) = schedules_for("attention", "tiles", "simt")
     func = entry.run(op.function(workload, "tiles"), GPU, Knobs(pinned=dict(knobs)))
-    q, k, *_ = func.function.buffers
-    z, m = arrays[1].shape[0] * arrays[1].shape[1], arrays[0].shape[2]
-    sharing = arrays[0].size // (z * m * arrays[0].shape[3])
+    first = name.endswith("_grad")  # after dy
+    (batch, heads, m, _), (_, groups, n, _) = shapes[first : first + 2]
+    q, k = func.function.buffers[first : first + 2]
+    z, sharing = batch * groups, heads // groups
     rows = (sharing, m) if q.ndim == 4 else (sharing * m,)
     given = [*zip(q.shape, (z, *rows), strict=False)]
-    given += zip(k.shape, (z, arrays[1].shape[2]), strict=False)
+    given += zip(k.shape, (z, n), strict=False)
     sizes = {size.name: n for size, n in given if isinstance(size, Var)}
     return lower(func.function, GPU), sizes
 
@@ -62,13 +63,32 @@ def outcome(arrays, dtype="bf16", knobs=(), **options):
     return y.astype("f8"), report
 
 
-def formula(q, k, v, mask=None, *, causal=False, window=None, scale=None):
-    """Attention in f64; zeros where all keys are hidden."""
+def gradients(arrays, dtype="bf16", knobs=(), least=1e-3, **options):
+    """The gradients of queries, keys and values, and the report of the run.
+
+    `least` is the smallest size of those of queries and keys that are right.
+    """
+    q, _, v, *_ = arrays
+    rng = np.random.default_rng(2)
+    dy = rng.standard_normal((*q.shape[:3], v.shape[-1])).astype(q.dtype)
+    given = [dy, *arrays]
+    func, sizes = prepared(given, dtype, knobs, "nn.attention_grad", **options)
+    made = [np.full(a.shape, np.nan, KIND[dtype]) for a in arrays[:3]]
+    report = run(func, *(a.reshape(-1) for a in (*given, *made)), **sizes)
+    wanted = formula(*arrays, dy=dy, **options)
+    for got, want, size in zip(made, wanted, (least, least, 1e-3), strict=True):
+        close_to_largest(got, want, dtype, size)
+    return made, report
+
+
+def formula(q, k, v, mask=None, *, causal=False, window=None, scale=None, dy=None):
+    """Attention in f64, or its gradients; zeros where all keys are hidden."""
     q, k, v = (x.astype("f8") for x in (q, k, v))
     several = q.shape[1] // k.shape[1]
     k, v = (x.repeat(several, axis=1) for x in (k, v))
     m, n = q.shape[2], k.shape[2]
-    scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = q @ k.swapaxes(-1, -2) * scale
     if mask is not None:
         is_bool = mask.dtype == bool
         scores += np.where(mask, 0, -np.inf) if is_bool else mask.astype("f8")
@@ -82,7 +102,23 @@ def formula(q, k, v, mask=None, *, causal=False, window=None, scale=None):
     top = scores.max(-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isinf(top), 0, top))
     total = weights.sum(-1, keepdims=True)
-    return weights @ v / np.where(total == 0, 1, total)
+    weights /= np.where(total == 0, 1, total)
+    if dy is None:
+        return weights @ v
+    dy = dy.astype("f8")
+    slopes = dy @ v.swapaxes(-1, -2)
+    slopes = weights * (slopes - (weights * slopes).sum(-1, keepdims=True)) * scale
+    per_head = slopes.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ dy
+    shared = len(q), q.shape[1] // several, several
+    summed = (x.reshape(*shared, *x.shape[2:]).sum(axis=2) for x in per_head)
+    return slopes @ k, *summed
+
+
+def close_to_largest(got, want, dtype, least):
+    """Sums of rounded terms, some of which cancel, are as exact as the largest."""
+    assert np.isfinite(got.astype("f8")).all()
+    near = 2 * STEP[dtype] * max(np.abs(want).max(initial=0), least)
+    np.testing.assert_allclose(got.astype("f8"), want, rtol=0, atol=near)
 
 
 def close(y, want, dtype="bf16"):
@@ -218,3 +254,91 @@ def test_products_and_fragments_of_a_tile_of_keys():
     assert written["ldmatrix_x4"] == 2  # queries and keys, none of weights
     assert written["ldmatrix_x4_trans"] == 1
     assert written["shuffle_xor"] == 4  # two for maxima, and two for sums
+
+
+@pytest.mark.parametrize(
+    ("case", "causal"),
+    [
+        *((case, True) for case in SHAPES),
+        *(("grouped", causal) for causal in (False, "lower_right")),
+    ],
+)
+def test_gradients_without_bank_conflicts(case, causal):
+    _, report = gradients(drawn(SHAPES[case], "bf16"), causal=causal)
+    if set(SHAPES[case][-2:]) <= {64, 128}:
+        assert sum(report.bank_conflicts.values()) == 0
+
+
+@pytest.mark.parametrize("dtype", STEP)
+@pytest.mark.parametrize("stages", [1, 3])
+def test_gradients_of_types_and_stages(dtype, stages):
+    knobs = {"stages_1": stages, "stages_2": stages}
+    gradients(drawn((1, 2, 1, 30, 150, 32, 32), dtype), dtype, knobs, causal=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"causal": True, "window": 20},
+        {"window": 5},
+        {"causal": "lower_right", "window": 30},
+        {"scale": -0.5},
+        {"scale": 0.0},
+    ],
+)
+def test_gradients_of_windows_and_scales(options):
+    gradients(drawn((1, 2, 1, 150, 170, 16, 16), "bf16"), **options)
+
+
+@pytest.mark.parametrize("shape", [(90,), (70, 1), (2, 1, 1, 90), (2, 2, 70, 90)])
+def test_gradients_of_masks(shape):
+    arrays = drawn((2, 2, 1, 70, 90, 16, 16), "bf16")
+    mask = np.random.default_rng(1).random(shape) < 0.5
+    gradients([*arrays, mask], causal=len(shape) == 4, scale=0.7)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (2, 2, 1, 1, 5), (1, 1, 1, 65, 1)])
+def test_gradients_of_one_row(shape):
+    gradients(drawn((*shape, 16, 16), "bf16"))
+
+
+def test_gradients_of_hidden_rows_are_zeros():
+    arrays = drawn((1, 1, 1, 80, 10, 16, 16), "bf16")
+    (dq, _, _), _ = gradients(arrays, causal="lower_right")
+    assert (dq[:, :, :70] == 0).all()
+    nothing = np.zeros((80, 10), bool)
+    for made in gradients([*arrays, nothing])[0]:
+        assert (made == 0).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 1, 5, 7), (1, 2, 1, 0, 7)])
+def test_gradients_without_queries_are_zeros(shape):
+    for made in gradients(drawn((*shape, 16, 16), "bf16"))[0]:
+        assert (made == 0).all()
+
+
+@pytest.mark.parametrize(("dtype", "factor"), [("f16", 15000), ("bf16", 3e5)])
+def test_gradients_of_large_scores(dtype, factor):
+    """One key has all the weight: what is left of others is a rounding error of f32."""
+    q, k, v = drawn((1, 1, 1, 9, 100, 16, 16), dtype)
+    large = [(x.astype("f4") * factor).astype(x.dtype) for x in (q, k)]
+    gradients([*large, v], dtype, least=2.0**-10 * factor)
+
+
+def test_gradients_keep_no_scores_in_memory():
+    func, _ = prepared(
+        drawn((1, 2, 1, 70, 90, 64, 64), "bf16")[:1]
+        + drawn((1, 2, 1, 70, 90, 64, 64), "bf16"),
+        name="nn.attention_grad",
+    )
+    held = [b for b in allocations(func) if b.scope in ("shared", "global")]
+    found = {b.name: b.scope for b in held}
+    assert found.pop("numbers") == "global"  # four a query
+    copies = {"query", "keys", "values", "numbers_dk"}
+    copies |= {
+        f"{x}_{n}_{of}"
+        for x in ("row", "column")
+        for n in (0, 1)
+        for of in ("dq", "dk")
+    }
+    assert found == dict.fromkeys(copies, "shared")
