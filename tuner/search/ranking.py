@@ -193,13 +193,14 @@ class Ranking:
 
     def _places(self, candidates: Sequence[Candidate]) -> Indices:
         """The rows of numbers for the knobs of candidates, which are computed once."""
-        new = {c.key: c for c in candidates if c.key not in self._rows}
-        if new:
+        keys = [candidate.key for candidate in candidates]
+        pairs = zip(keys, candidates, strict=True)
+        if new := {key: each for key, each in pairs if key not in self._rows}:
             numbers, first = self._numbers_of(new.values()), len(self._rows)
             known = [self._numbers] if first else []
             self._numbers = np.concatenate([*known, numbers])
             self._rows |= zip(new, range(first, first + len(new)), strict=True)
-        return np.array([self._rows[each.key] for each in candidates], np.intp)
+        return np.array([self._rows[key] for key in keys], np.intp)
 
     def _numbers_of(self, candidates: Iterable[Candidate]) -> Floats:
         """Ranks of ordered values, bits of others."""

@@ -11,6 +11,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -193,6 +194,7 @@ def resolved(url: str) -> str:
     return named.render_as_string(hide_password=False)
 
 
+@cache
 def _file(url: str) -> Path | None:
     """The SQLite file of a URL; with `uri=true`, what it names is a URL itself."""
     if not re.match(r"sqlite(\+\w+)?:", url) or is_in_memory(url):
