@@ -390,13 +390,20 @@ def _loses_the_sign_of_zero(node: ir.Node) -> bool:
 def parallelised(func: Function) -> Function:
     """A plain loop nest with its outermost loops parallelised where legal.
 
-    Each result is computed in the same order as before. Otherwise a product of 4096-row
+    The last spatial loop of a reduction is its innermost one, which is vectorized. Each
+    result is computed in the same order as before. Otherwise a product of 4096-row
     matrices would take minutes, longer than a candidate may take.
     """
     s = Schedule(func, targets.host())
+    kinds = {b.name: [axis.kind for axis in b.axes] for b in blocks(func.body)}
     for name in stage_names(s):
+        loops = s.loops(name)
+        spatial = kinds.get(name, []).count("spatial")
+        sums = ["reduction"] * (len(loops) - spatial)
         with suppress(ScheduleError):
-            s.parallel(s.loops(name)[0])
+            s.parallel(loops[0])
+            if spatial > 1 and sums and kinds[name][spatial:] == sums:
+                s.reorder(*loops[spatial:], loops[spatial - 1])
     return s.function
 
 

@@ -20,7 +20,7 @@ def limited() -> Iterator[int]:
         The number of bytes; 0 if there is no limit, or one from outside.
     """
     held = _allocated()
-    if not held or _is_limited():
+    if not held or is_limited():
         yield 0
         return
     before = resource.getrlimit(resource.RLIMIT_DATA)
@@ -36,7 +36,7 @@ def _physical() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _is_limited() -> bool:
+def is_limited() -> bool:
     """Whether a limit from outside applies."""
     kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
     return any(resource.getrlimit(k)[0] != resource.RLIM_INFINITY for k in kinds)

@@ -98,7 +98,7 @@ class Session:
             with memory.limited() as most, _not_twice():
                 return self._scheduler.schedule(algorithm, _AskedKnobs(self._ask))
         except MemoryError:
-            if not most:
+            if not most or memory.is_limited():  # by now
                 raise Disturbed("the system gives too little memory") from None
             said = f"its schedule takes more than {most >> 20} MiB of memory"
             return Scheduled(outcome=Outcome(FAILED, said))

@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from tensorlang import records
+from tensorlang import records, targets
 from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.ops import find
 from tensorlang.record_files import read as read_records
@@ -28,6 +29,9 @@ from tensorlang.tuner import (
 from tensorlang.tuner.search.search import Search, Suggestion
 from tensorlang.tuner.workers import process
 from tensorlang.tuner.workers.client import Worker
+from tensorlang.tuner.workers.protocol import Disturbed
+from tensorlang.tuner.workers.worker import Session
+from tensorlang.workload import Workload
 
 SHAPE = [(1 << 14,)]
 
@@ -217,6 +221,40 @@ def test_too_little_memory_is_not_the_candidate_s_fault(
     assert hit
     assert report.counts == {"ok": 2}
     assert report.best.knobs == {"way": "fast"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory")
+@pytest.mark.parametrize("squeezed", [False, True])
+def test_a_limit_that_comes_amid_a_schedule_is_not_its_fault(
+    squeezed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import resource
+
+    workload = Workload("nn.relu", ((32,),), ("f32",), threads=1)
+    request = {
+        "operator": "nn.relu",
+        "workload": workload.to_json(),
+        "target": targets.host().name,
+    }
+    session = Session(request, Mock(), Mock())
+    before = resource.getrlimit(resource.RLIMIT_AS)
+
+    def fails(*_: object) -> None:
+        if squeezed:
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 46, before[1]))
+        raise MemoryError
+
+    monkeypatch.setattr(session._scheduler, "schedule", fails)
+    try:
+        if squeezed:
+            with pytest.raises(Disturbed, match="the system gives too little memory"):
+                session.schedule("direct")
+        else:
+            outcome = session.schedule("direct").outcome
+            assert outcome is not None
+            assert "its schedule takes more than" in outcome.reason
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def test_a_candidate_that_could_not_be_judged_is_tried_again_by_the_next_run(
