@@ -91,7 +91,8 @@ def run(
         base: The configurations in use, the default first, which always take part: but
             a record that kills the worker does not, so that no challenger is blamed;
             nor is the record where the default alone kills it too.
-        others: Challengers, the most promising first.
+        others: Challengers, the most promising first; the last ones are left out where
+            there is no time for all.
         left: Remaining seconds.
         checked: Whether a process of this run has already checked them again.
     """
@@ -100,6 +101,8 @@ def run(
     def heat(entrants: Sequence[Entrant], into: Finals = finals) -> Outcome | None:
         return _heat(worker, entrants, left, into, checked=checked)
 
+    while others and not rounds_within([*base, *others], left()):
+        others = others[:-1]
     if others and heat([*base, *others]) is None:
         return finals
     held = list(base[:1])

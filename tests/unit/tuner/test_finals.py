@@ -125,6 +125,14 @@ def test_nothing_is_timed_where_there_is_no_time() -> None:
     assert run(worker, [entrant("default")], [], lambda: inf).samples == {}
 
 
+def test_who_takes_too_long_is_left_out() -> None:
+    worker = FakeWorker()
+    others = [entrant("a"), entrant("b", 1.0), entrant("c", 2.0)]
+    result = run(worker, [entrant("default")], others, lambda: 3.0)
+    assert names(result) == {"default", "a"}
+    assert worker.heats == [["default", "a"]]
+
+
 def test_rounds_fit_into_the_time_that_is_left() -> None:
     both = [entrant("default", 0.1), entrant("a", 0.05)]
     assert rounds_within(both, inf) == finals.MOST_ROUNDS
