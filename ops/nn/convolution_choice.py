@@ -34,6 +34,7 @@ with lazy.modules(__name__):
 
 _PRODUCTS: Final = 2  # vectors of them per cycle
 _MOVED: Final = 2  # cycles to load an element, and to store it elsewhere
+_RESOLVED: Final = 0.98  # predictions closer to each other than this count as equal
 _OVERLAP: Final = 4.0  # power by which arithmetic and loads overlap
 Serves: TypeAlias = "Callable[[Workload], bool]"
 
@@ -157,6 +158,31 @@ def _better_flat(workload: Workload, target: Target) -> bool:
     return few or flat + _MOVED * moved < last
 
 
+def _better_last(workload: Workload, target: Target) -> bool:
+    """Whether outputs in vectors are predicted to be faster, for channels first."""
+    plain = _lined(workload) and not winograd.preferred(workload)
+    return plain and _fewer_moved(of(workload), workload, target)
+
+
+def _better_last_back(workload: Workload, target: Target) -> bool:
+    """The same of the phases of a transposed convolution."""
+    return _lined(workload) and _fewer_moved(of_phases(of(workload)), workload, target)
+
+
+def _lined(workload: Workload) -> bool:
+    """Whether vectors cross the gaps between lines; narrow floats have dot products."""
+    first = of(workload).first and _outer(workload)
+    return first and DType(workload.dtypes[0]).bits >= 32
+
+
+def _fewer_moved(p: Problem, workload: Workload, target: Target) -> bool:
+    """Whether copies element by element cost less than the gaps between lines."""
+    found = layouts.predicted(p, workload.dtypes[0], target)
+    own = of(workload)
+    moved = sum(map(math.prod, (own.given_x, own.given_y, own.given_w)))
+    return found.last + _MOVED * moved < _RESOLVED * found.first
+
+
 def _better_dots(workload: Workload, target: Target) -> bool:
     """Whether dot products of channels are predicted to be faster."""
     return _dotted(workload) and _fewer_by_dots(of(workload), workload, target)
@@ -228,7 +254,12 @@ _DIRECT: Final = (
         lambda: partial(loops.conv, rows=True),
         faster=_better_flat,
     ),
-    Row("channels_last", _last, lambda: partial(loops.conv, packed=True)),
+    Row(
+        "channels_last",
+        _outer,
+        lambda: partial(loops.conv, packed=True),
+        faster=_better_last,
+    ),
     Row("depthwise", _alone, lambda: loops.conv),
     Row(
         "dot_products",
@@ -240,7 +271,12 @@ _DIRECT: Final = (
 _BACK: Final = (
     Row(DIRECT, _all, lambda: loops.conv_dilated),
     Row("implicit_gemm", _apart, lambda: partial(loops.conv_transposed, rows=True)),
-    Row("channels_last", _last, lambda: partial(loops.conv_transposed, packed=True)),
+    Row(
+        "channels_last",
+        _outer,
+        lambda: partial(loops.conv_transposed, packed=True),
+        faster=_better_last_back,
+    ),
     Row("depthwise", _alone_back, lambda: loops.conv_transposed),
     Row(
         "dot_products",

@@ -8,7 +8,7 @@ and `(groups, *window)`.
 All are one sum of products. Algorithms differ in the order of what it reads:
 
 * `rows`: images are flattened, so that vectors run across the ends of lines.
-* `packed`: the weights' outputs are moved last, for images with channels last.
+* `packed`: the weights' outputs are moved last, and the channels of images.
 * `pixels`: images with channels last are multiplied as a matrix with a row per pixel.
 """
 
@@ -24,6 +24,7 @@ from tensorlang.ops.nn.convolution_images import Lines, Pixels, Rows
 from tensorlang.ops.nn.convolution_problem import Problem
 from tensorlang.ops.nn.convolution_sides import (
     Part,
+    Side,
     interleaved,
     sides,
     transposed_sides,
@@ -38,10 +39,12 @@ from tensorlang.ops.nn.convolution_stages import (
 from tensorlang.ops.nn.images import (
     Layout,
     channels_first,
+    channels_last,
     padded,
     staged,
     window_names,
 )
+from tensorlang.ops.nn.windows import LAYOUTS
 
 Indices = tuple[Any, ...]
 
@@ -68,13 +71,14 @@ def conv(
         activation: Name of the activation.
         rows: Whether images are flattened; those with channels last are copied with
             channels first, and the results' channels are moved last again.
-        packed: Whether weights are packed, outputs last.
+        packed: Whether weights are packed, outputs last; images with channels first are
+            copied with channels last.
         pixels: Whether the sums have one dimension for all pixels, and channels last.
         addend: Added before the activation.
     """
     frame, of = Layout(p.layout), sides(p)
     x = channels_first(x, frame) if rows else x
-    images = Rows(frame, of, x) if rows else (Pixels if pixels else Lines)(frame, of)
+    x, images = _read(x, frame, of, rows=rows, packed=packed, pixels=pixels)
     name = _name_of_sums(x, images, b, activation, addend)
     found = _summed(x, w, images, name, packed=packed)
     return _results(found, images, frame, p.result, b, activation, x.dtype, addend)
@@ -93,7 +97,7 @@ def conv_transposed(
 ) -> ir.Tensor:
     """The transposed convolution, to images of the problem's size, by phases."""
     frame, of = Layout(p.layout), transposed_sides(p)
-    images = Rows(frame, of, x) if rows else (Pixels if pixels else Lines)(frame, of)
+    x, images = _read(x, frame, of, rows=rows, packed=packed, pixels=pixels)
     name = _name_of_sums(x, images, b, activation)
     found = _summed(x, w, images, name, back=True, packed=packed)
     return _results(found, images, frame, p.image, b, activation, x.dtype)
@@ -125,6 +129,27 @@ def conv_dilated(
 
 
 # ----------------------------------------------------------------------- sums
+
+
+def _read(
+    x: ir.Tensor,
+    frame: Layout,
+    of: Sequence[Side],
+    *,
+    rows: bool,
+    packed: bool,
+    pixels: bool,
+) -> tuple[ir.Tensor, Lines]:
+    """The images, with channels last if weights are packed, and how they are read."""
+    if rows:
+        return x, Rows(frame, of, x)
+    if pixels:
+        return x, Pixels(frame, of)
+    if not packed or not frame.first:
+        return x, Lines(frame, of)
+    images = Lines(Layout(LAYOUTS[frame.rank][1]), of)
+    images.aligned = False
+    return channels_last(x, frame), images
 
 
 def _name_of_sums(x: ir.Tensor, images: Lines, *later: object) -> str:

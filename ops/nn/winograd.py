@@ -56,7 +56,7 @@ def serves(m: int) -> Callable[[Workload], bool]:
     """
 
     def allowed(workload: Workload) -> bool:
-        given: Any = workload.named["tolerance"]
+        given: Any = workload.named.get("tolerance")
         if (given or 0.0) < TRANSFORMS[m].tolerance or workload.dtypes[0] != "f32":
             return False
         if any(len(shape) > 1 for shape in workload.shapes[2:]):

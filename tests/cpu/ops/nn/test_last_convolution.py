@@ -153,3 +153,68 @@ def test_few_outputs_or_many_weights_flatten_images(image, weights, dtype, flat)
     how = {"padding": weights[2] // 2, "layout": "NHWC"}
     asked = op.workload((1, *image), weights, dtypes=dtype, **how)
     assert (preferred(op, asked, avx2) == "implicit_gemm") == flat
+
+
+MOVED = [case for case in CASES if case[1][1] > 1]
+
+
+@pytest.mark.parametrize(("image", "weights", "given", "activation"), MOVED)
+def test_channels_first_that_are_moved(image, weights, given, activation):
+    """Outputs are in vectors, which have no gaps between lines."""
+    rank = len(weights) - 2
+    x, w, b = images(2, *image), images(*weights, seed=1), images(weights[0], seed=2)
+    if activation != "gelu":
+        x[0, 0, 1], x[1, 1, -1] = np.inf, np.nan
+    tx, tw, tb = t(x).requires_grad_(), t(w), t(b)
+    y = getattr(F, f"conv{rank}d")(tx, tw, tb, **given)
+    dy = images(*y.shape, seed=3)
+    (dx,) = torch.autograd.grad(y, [tx], t(dy))
+    conv = f"conv{rank}d"
+    with (
+        pin(f"nn.{conv}:algorithm=channels_last"),
+        pin(f"nn.{conv}_grad_data:algorithm=channels_last"),
+    ):
+        got = getattr(nn, conv)(x, w, b, activation=activation, **given)
+        one = getattr(nn, f"{conv}_grad_data")(dy, w, image[1:], **given)
+    close(last(got), getattr(F, activation)(y) if activation else y)
+    close(last(one), dx)
+
+
+@pytest.mark.parametrize(
+    ("image", "weights", "dtype", "moved"),
+    [
+        ((64, 7, 7), (96, 64, 5, 5), "f32", True),
+        ((64, 7, 7), (96, 64, 5, 5), "f64", True),
+        ((64, 7, 7), (96, 64, 5, 5), "bf16", False),
+        ((16, 14, 14), (32, 16, 7, 7), "f32", True),
+        ((64, 56, 56), (64, 64, 3, 3), "f32", False),  # short gaps
+        ((64, 7, 7), (96, 64, 1, 1), "f32", False),  # none
+        ((64, 7, 7), (4, 64, 5, 5), "f32", False),  # outputs fill no vector
+    ],
+)
+@pytest.mark.parametrize("op", [nn.conv2d, nn.conv2d_grad_data])
+def test_long_gaps_between_lines_move_channels(op, image, weights, dtype, moved):
+    machine = Target(vector_bits=512, vector_registers=32)
+    outputs, side = weights[0], image[1:]
+    given = image if op is nn.conv2d else (outputs, *side)
+    if op is nn.conv2d_grad_data and outputs == 4:
+        weights = (outputs, 4, *weights[2:])
+    how = {"padding": weights[2] // 2}
+    more = {"size": side} if op is nn.conv2d_grad_data else {}
+    asked = op.workload((8, *given), weights, dtypes=dtype, **how, **more)
+    assert (preferred(op, asked, machine) == "channels_last") == moved
+
+
+def test_many_weights_for_few_pixels_stay_as_they_are():
+    asked = nn.conv2d.workload((1, 512, 7, 7), (512, 512, 3, 3), padding=1)
+    machine = Target(vector_bits=512, vector_registers=32)
+    assert preferred(nn.conv2d, asked, machine) == "implicit_gemm"
+
+
+def test_a_tolerance_prefers_winograd_to_moving_channels():
+    machine = Target(vector_bits=512, vector_registers=32)
+    for tolerance, chosen in ((None, "channels_last"), (1.0, "winograd43")):
+        asked = nn.conv2d.workload(
+            (8, 64, 16, 16), (64, 64, 3, 3), padding=1, tolerance=tolerance
+        )
+        assert preferred(nn.conv2d, asked, machine) == chosen

@@ -96,6 +96,7 @@ def test_tuning_starts_from_what_runs_untuned():
     space = Space(nn.conv2d, of, targets.get("llvm"))
     assert space.algorithms[0] == nn.conv2d.prefers(of) == "winograd43"
     assert set(space.algorithms) == {
+        "channels_last",
         "direct",
         "implicit_gemm",
         "winograd23",
@@ -103,4 +104,4 @@ def test_tuning_starts_from_what_runs_untuned():
     }
     tight = nn.conv2d.workload((1, 64, 28, 28), (64, 64, 3, 3), padding=1)
     plain = Space(nn.conv2d, tight, targets.get("llvm"))
-    assert plain.algorithms == ("implicit_gemm", "direct")
+    assert plain.algorithms == ("implicit_gemm", "direct", "channels_last")
