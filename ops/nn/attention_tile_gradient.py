@@ -38,7 +38,7 @@ from tensorlang.ops.nn.attention_tiles import Tiles
 if TYPE_CHECKING:
     from tensorlang.ops.nn.attention_definitions import Problem
 
-_NARROW: Final = 64  # columns of which a thread has room for sums and more scores
+_NARROW: Final = 64  # columns of sums, next to which there is room for more scores
 
 
 # what the gradient needs of each query, three of four numbers: what is subtracted from
@@ -103,10 +103,9 @@ class _Backward(TileSteps):
         self, p: Problem, dy: ir.Tensor, saved: ir.Tensor, *, turned: bool = False
     ) -> None:
         wide = max(int(p.q.shape[-1]), int(p.v.shape[-1])) > _NARROW
-        suffix = "_dk" if turned else "_dq"
-        super().__init__(
-            p, Nest(p, QUERIES, KEYS // 2 if wide else KEYS, turned), suffix
-        )
+        columns = KEYS // (2 if wide else 1) // (2 if p.mask else 1)
+        nest = Nest(p, QUERIES, columns, turned)
+        super().__init__(p, nest, "_dk" if turned else "_dq")
         self.inputs = (dy, saved, *p.arrays)
         queries, keys = (p.q, dy), (p.k, p.v)
         own, met = (keys, queries) if turned else (queries, keys)

@@ -42,9 +42,11 @@ class Tiles(TileSteps):
     """The steps from queries to results, on tiles."""
 
     def __init__(self, p: Problem) -> None:
-        # twice the queries halve what warps load of keys and values for each product
-        narrow = int(p.v.shape[-1]) <= _NARROW
-        super().__init__(p, Nest(p, 2 * QUERIES if narrow else QUERIES))
+        # twice the queries halve what warps load of keys and values for each product;
+        # masks and windows need the registers
+        plain = p.mask is None and p.window is None
+        twice = plain and int(p.v.shape[-1]) <= _NARROW
+        super().__init__(p, Nest(p, 2 * QUERIES if twice else QUERIES))
         self.query = self.of_row("query", p.q)
         self.result = self.sums("result", p.v.buffer.shape[-1])
         self.top, self.total, self.whole, self.highest, self.peak, self.base = map(
