@@ -157,3 +157,19 @@ def test_gradients_of_attention_keep_scores_in_registers(target, size, columns):
     # no more than one exponential a score, and one a row and lane
     scores = (32 if size == 64 else 16) * (64 + 4) + 2 * 16 * columns
     assert made.asm.count("MUFU.EX2") == scores // 32
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "size", "mask"),
+    [
+        ("nn.attention", "cuda:sm_100", 64, "f32"),
+        ("nn.attention", "cuda:sm_80", 64, "bool"),
+        ("nn.attention_grad", "cuda:sm_90a", 64, "bool"),
+        ("nn.attention_grad", "cuda:sm_90a", 128, "bool"),
+    ],
+)
+def test_masks_of_attention_spill_no_registers(name, target, size, mask):
+    op, given = find(name), 4 if name.endswith("_grad") else 3
+    shapes = *((2, 4, 128, size),) * given, (2, 4, 128, 128)
+    workload = op.workload(*shapes, dtypes=("bf16",) * given + (mask,))
+    assert op.build(workload, target).resources["spill_bytes"] == 0

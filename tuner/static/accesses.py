@@ -1,12 +1,12 @@
 """Memory traffic of one thread block, counted statically from a launch's IR.
 
 Addresses are evaluated for all threads of the first block in the first iteration of
-their loops, as a sample of all others. A warp's access to device memory costs the
-sectors its lanes touch; a shared-memory access costs as many passes as words in its
-busiest bank. With data-dependent indices, each lane is assumed to touch a separate
-sector. Repeated loads between loops, barriers and stores count once, as compilers
-eliminate them. Bulk copies and products of warpgroups, which no thread's own accesses
-show, are counted by their sizes.
+their loops, as a sample of all others; trip counts are those of all blocks. A warp's
+access to device memory costs the sectors its lanes touch; a shared-memory access costs
+as many passes as words in its busiest bank. With data-dependent indices, each lane is
+assumed to touch a separate sector. Repeated loads between loops, barriers and stores
+count once, as compilers eliminate them. Bulk copies and products of warpgroups, which
+no thread's own accesses show, are counted by their sizes.
 """
 
 from __future__ import annotations
@@ -114,9 +114,10 @@ class _Counted:
                 return
             case ir.For():
                 self._expressions((stmt.extent,), times, active)
-                turns = times * self._turns(stmt.extent)
+                most, share = self._turns(stmt.extent)
+                turns = times * most
                 self.values[stmt.var.name] = np.int64(0)
-                before, self.share = self.share, self.share * self._mean(stmt.extent)
+                before, self.share = self.share, self.share * share
                 if turns:
                     self._inside(stmt.body, turns, active)
                 self.share = before
@@ -170,23 +171,29 @@ class _Counted:
                         warps = len(np.unique(self.warps[active]))
                         self.traffic.loads += times * warps
 
-    def _turns(self, extent: ir.Expr) -> float:
-        try:
-            return float(np.max(self.value(extent)))
-        except Unknown:
-            return _TURNS
+    def _turns(self, extent: ir.Expr) -> tuple[float, float]:
+        """A loop's trip count in the busiest block, and the part that all have of it.
 
-    def _mean(self, extent: ir.Expr) -> float:
-        """The mean over all blocks of what the first one has most of."""
+        If counts differ by more than one, as those of causal attention do, blocks are
+        many, and processors have some of each: then it is the mean.
+        """
         own = free_vars(extent) & self.grid.keys()
-        if len(own) != 1:
-            return 1.0
-        (var,) = own
-        count = int(np.max(self.value(self.grid[var])))
-        first, self.values[var.name] = self.values[var.name], np.arange(count)
-        turns = self.value(extent)
-        self.values[var.name] = first
-        return float(np.mean(turns) / max(np.max(turns), 1))
+        try:
+            first = float(np.max(self.value(extent)))
+            if len(own) != 1:
+                return first, 1.0
+            (var,) = own
+            count = int(np.max(self.value(self.grid[var])))
+        except Unknown:
+            return _TURNS, 1.0
+        before = self.values[var.name]
+        self.values[var.name] = np.arange(count)[:, None]
+        turns = np.maximum(self.value(extent), 0).max(axis=-1)
+        self.values[var.name] = before
+        most, mean = float(np.max(turns)), float(np.mean(turns))
+        if most - np.min(turns) > 1:
+            return mean, 1.0
+        return most, mean / max(most, 1)
 
     def _branch(self, stmt: ir.If, times: float, active: Lanes) -> None:
         self._expressions((stmt.cond,), times, active)

@@ -85,6 +85,24 @@ def folded(x: f32[64, 100], y: Out[f32[64]]):
 
 
 @pytest.mark.parametrize(
+    ("count", "mean", "busiest"), [("b + 1", 4.5, 4.5), ("b // 7", 1 / 8, 1)]
+)
+def test_loops_whose_length_is_that_of_a_block(count, mean, busiest):
+    found, by = moved(f"""
+def triangle(x: f32[64, 8], y: Out[f32[8, 64]]):
+    for b in bound(8, "block.x"):
+        for t in bound(64, "thread.x"):
+            s = alloc(f32[1], scope="register")
+            s[0] = 0.0
+            for k in range({count}):
+                s[0] = s[0] + x[t, k]
+            y[b, t] = s[0]
+""")
+    assert by == {"x": 64 * mean, "y": 8}
+    assert found.loads == 2 * busiest
+
+
+@pytest.mark.parametrize(
     ("index", "passes"),
     [("63 - t", 2), ("0", 2), ("t % 8 * 8 + t // 8", 4), ("t % 2 * 32 + t // 2", 4)],
 )
