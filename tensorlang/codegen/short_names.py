@@ -24,6 +24,7 @@ from tensorlang.ir.visit import rename, statements, walk_statements
 _SHARED: Final = "_shared"
 _WORD: Final = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")
 _NUMBERED: Final = re.compile(r"(\w+?(?:_(?:div|mod|by)_\d+)*)((?:_\d+)*)")
+_TAILS: Final = re.compile(r"(?:_tail)+(?![a-z])")
 
 
 def as_shown(function: Function) -> Function:
@@ -43,8 +44,9 @@ def short_names(function: Function) -> dict[str, str]:
 
     A loop's number comes from its schedule. The number of a value or of a tile in
     registers is its own only if the same name without it is in the function: others
-    have theirs from a definition. A tile of shared memory of which each thread accesses
-    a part is not `_shared`, but a `_register`.
+    have theirs from a definition. So it is with `_tail`; the tail of a loop's tail is
+    one, too. A tile of shared memory of which each thread accesses a part is not
+    `_shared`, but a `_register`.
     """
     statements = list(walk_statements(function.body))
     loops = {stmt.var.name for stmt in statements if isinstance(stmt, For)}
@@ -53,7 +55,8 @@ def short_names(function: Function) -> dict[str, str]:
     taken = names(function)
     tiles = dict(_registers(function, taken))
     hints = {name: _hint(name) for name in loops}
-    hints |= {name: _hint(name) for name in values if _hint(name) in values}
+    for name in values:
+        hints |= {name: h for h in (_hint(name), _whole(name)) if h in values}
     for old, new in tiles.items():
         at = {n: hint for n, hint in hints.items() if hint.startswith(f"{old}_")}
         hints |= {name: hint.replace(old, new, 1) for name, hint in at.items()}
@@ -81,8 +84,13 @@ def _is_register(stmt: Stmt) -> TypeGuard[Alloc]:
 
 def _hint(name: str) -> str:
     """`at` for `at_1`, and for `at_1_2`, a copy's name; `n_div_4` for `n_div_4_1`."""
-    match = _NUMBERED.fullmatch(name)
+    match = _NUMBERED.fullmatch(_TAILS.sub("_tail", name))
     return match[1] if match else name
+
+
+def _whole(name: str) -> str:
+    """`at` for `at_tail_1`: the name of the same value where it is no tail's."""
+    return _hint(_TAILS.sub("", name))
 
 
 class _Walk:

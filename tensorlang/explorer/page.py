@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 import jinja2
 from markupsafe import Markup
 
+from tensorlang.codegen.short_names import short_names
+from tensorlang.codegen.shown_schedule import simplified_schedule
 from tensorlang.explorer.choices import comparisons
 from tensorlang.explorer.loop_table import bytes_of, loops_of, sizes_of
 from tensorlang.explorer.machine_code import mix
@@ -86,6 +89,7 @@ def page(
     limits, sizes = subject.limits, sizes_of(subject.definition, subject.sizes)
     params, function = subject.definition.params, subject.schedule.function
     rows, kernel = loops_of(function, subject.sizes), subject.kernel
+    shown = short_names(simplified_schedule(function))
     compared = comparisons(subject.knobs)
     return template.render(
         subject=subject,
@@ -98,13 +102,14 @@ def page(
             subject.knobs,
             compared=compared,
             search=search,
+            shown=shown,
         ),
         compared=compared,
         part_lines=_PART_LINES,
         long={each.name for each in stages if len(each.lines) > _MOST_LINES},
         roofline=roofline(limits),
         params=[(each, bytes_of(each.buffer, sizes)) for each in params],
-        loops=rows,
+        loops=[replace(each, name=shown.get(each.name, each.name)) for each in rows],
         stages=[(stage, _highlighted(stage.lines, stage.language)) for stage in stages],
         changes=changes(subject.definition, subject.schedule),
         other=other,

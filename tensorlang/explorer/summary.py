@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.explorer.choices import Comparison, reasons, settings
@@ -38,6 +38,7 @@ def summary(
     *,
     compared: Sequence[Comparison] = (),
     search: Search | None = None,
+    shown: Mapping[str, str] = {},
 ) -> dict[str, str]:
     """What a scheduled function does, by topic; topics without an answer are absent.
 
@@ -47,14 +48,17 @@ def summary(
             and those of one iteration.
         compared: What cost models compared for them.
         search: The search that found it, if it is known.
+        shown: Names as the page shows them, of those that differ; equal entries of loops
+            in several places are one.
     """
     found: dict[str, list[str]] = {topic: [] for topic in _BECAME.values()}
     for loop in rows:
         kind, _, thread = loop.kind.partition(" ")
         if kind in _BECAME and loop.total != 0 and not _once(loop):
             index = f" \N{RIGHTWARDS ARROW} {thread}" if thread else ""
-            found[_BECAME[kind]].append(f"{loop.name} ({loop.trips_text}){index}")
-    found["copies"] = list(_copies(function, lowered, rows))
+            name = shown.get(loop.name, loop.name)
+            found[_BECAME[kind]].append(f"{name} ({loop.trips_text}){index}")
+    found["copies"] = list(_copies(function, lowered, rows, shown))
     if knobs.values:
         why = [*(each.said for each in compared), *reasons(knobs)]
         found["knobs"] = [settings(knobs.values)]
@@ -70,7 +74,10 @@ def _once(loop: Loop) -> bool:
 
 
 def _copies(
-    function: ir.Function, lowered: ir.Function, rows: Sequence[Loop]
+    function: ir.Function,
+    lowered: ir.Function,
+    rows: Sequence[Loop],
+    shown: Mapping[str, str],
 ) -> Iterator[str]:
     """The temporaries that hold a part of one parameter, with their loops."""
     known = {loop.name: loop for loop in rows}
@@ -92,8 +99,9 @@ def _copies(
                 continue
             held = _held(buffer, kept.get(buffer.name, buffer))
             often = [loop.name for loop in around if not _once(loop)]
-            where = f" in each {often[-1]}" if often else " once"
-            yield f"{source.name} \N{RIGHTWARDS ARROW} {buffer.name} ({held}){where}"
+            where = f" in each {shown.get(often[-1], often[-1])}" if often else " once"
+            name = shown.get(buffer.name, buffer.name)
+            yield f"{source.name} \N{RIGHTWARDS ARROW} {name} ({held}){where}"
 
 
 def _held(buffer: ir.Buffer, kept: ir.Buffer) -> str:
