@@ -87,8 +87,9 @@ def loaded(name: str) -> Any:
     command.name = name
     parts = command.commands.values() if isinstance(command, TyperGroup) else [command]
     for each in parts:
-        each.help = _flowing(each.help or "")
         each.params += typer.main.get_command(_shared).params
+    for each in {command, *parts}:
+        each.help = _flowing(each.help or "")
     return command
 
 
@@ -121,9 +122,16 @@ def _options(
     """The options of every command."""
 
 
+_HELP: Final = """Tensor kernels that you can read, tune and trust.
+
+Examples:
+    tlang show softmax
+    tlang tune dense --shape 64x784,512x784
+"""
+
 app = typer.Typer(
     cls=Commands,
-    help="Tensor kernels that you can read, tune and trust.",
+    help=_flowing(_HELP),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

@@ -109,7 +109,7 @@ def subject_of(
     """A configuration of an operator, built."""
     kernel = runtime.build(chosen.schedule, target, knobs=chosen.knobs.values)
     return Subject(
-        f"{workload} on {target.name}",
+        f"{op.described(workload)} on {target.name}",
         f"{chosen.algorithm}; {chosen.why}",
         op.function(workload, chosen.algorithm),
         chosen.schedule,

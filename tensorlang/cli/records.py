@@ -45,7 +45,12 @@ def _refuse(broken: Iterable[str]) -> None:
 
 @app.callback(invoke_without_command=True)
 def _about(ctx: typer.Context) -> None:
-    """List, explain, merge, export, verify, pin and remove tuning records."""
+    """List, explain, merge, export, verify, pin and remove tuning records.
+
+    Examples:
+        tlang records ls
+        tlang records explain dense --shape 64x784,512x784
+    """
     if ctx.invoked_subcommand is None:
         console.say(ctx.get_help())
 

@@ -33,7 +33,12 @@ Name = Annotated[
 
 @app.callback(invoke_without_command=True)
 def _about(ctx: typer.Context) -> None:
-    """List, show and export searches, shared ones too."""
+    """List, show and export searches, shared ones too.
+
+    Examples:
+        tlang studies ls
+        tlang studies show 1
+    """
     if ctx.invoked_subcommand is None:
         console.say(ctx.get_help())
 

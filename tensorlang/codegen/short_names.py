@@ -55,8 +55,8 @@ def short_names(function: Function) -> dict[str, str]:
     taken = names(function)
     tiles = dict(_registers(function, taken))
     hints = {name: _hint(name) for name in loops}
-    for name in values:
-        hints |= {name: h for h in (_hint(name), _whole(name)) if h in values}
+    for hint_of in (_hint, _whole):
+        hints |= {name: hint_of(name) for name in values if hint_of(name) in values}
     for old, new in tiles.items():
         at = {n: hint for n, hint in hints.items() if hint.startswith(f"{old}_")}
         hints |= {name: hint.replace(old, new, 1) for name, hint in at.items()}

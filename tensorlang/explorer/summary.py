@@ -48,8 +48,8 @@ def summary(
             and those of one iteration.
         compared: What cost models compared for them.
         search: The search that found it, if it is known.
-        shown: Names as the page shows them, of those that differ; equal entries of loops
-            in several places are one.
+        shown: Names as the page shows them, of those that differ. Equal entries of
+            several loops are one.
     """
     found: dict[str, list[str]] = {topic: [] for topic in _BECAME.values()}
     for loop in rows:

@@ -11,6 +11,8 @@ not overflow, and division truncates. `form` selects how an operation is written
     call      a function of the prelude, or of the language
 
 Operations that are proven not to wrap are infix, as are shifts by less than the width.
+So are the sums of products that are indices: they are over the integers, since an index
+outside of its array is an error. Those that depend on data are computed before a check.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from tensorlang.ir import nodes as ir
+from tensorlang.ir.accesses import ACCESSES
+from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.integers.bounds import Known, Range, ranges_in
 from tensorlang.ir.integers.intervals import within
 from tensorlang.ir.integers.node_intervals import node_interval
-from tensorlang.ir.visit import children
+from tensorlang.ir.visit import children, nodes_of
 
 SYMBOLS: Final = {
     "add": "+",
@@ -53,8 +57,33 @@ CAST: Final = 14
 ATOM: Final = 16
 _INT: Final = 32  # bits of C's `int`
 _BITS: Final = ("and", "or", "xor", "shr")
+_RING: Final = ("add", "sub", "mul")
 # levels parenthesised next to another operator: compilers warn about some mixes
 _CLOSED: Final = (6, 7, 8, 11)
+
+
+def _terms_of_indices(body: ir.Node) -> set[ir.Expr]:
+    """The i64 sums and products that make up indices, of loops and sizes alone."""
+    lets = {let.var: let.value for let in nodes_of(body, ir.Let)}
+    found: set[ir.Expr] = set()
+    accesses = [node for kind in ACCESSES for node in nodes_of(body, kind)]
+    pending = [index for access in accesses for index in access.indices]
+    while pending:
+        expr = pending.pop()
+        expr = expr.base if isinstance(expr, ir.Ramp) else expr
+        if expr in found or expr.dtype != i64:
+            continue
+        if isinstance(expr, ir.Var) and expr in lets:
+            found.add(expr)
+            pending.append(lets[expr])
+        elif isinstance(expr, ir.Binary) and expr.op in _RING:
+            found.add(expr)
+            pending += (expr.a, expr.b)
+    data: set[ir.Var] = set()  # what arrays hold, and what is computed from it
+    for var, value in lets.items():
+        if reads(value) or not data.isdisjoint(free_vars(value)):
+            data.add(var)
+    return {e for e in found if not reads(e) and data.isdisjoint(free_vars(e))}
 
 
 class Facts:
@@ -62,9 +91,12 @@ class Facts:
 
     def __init__(self, body: ir.Node, sizes: Mapping[ir.Var, Range]) -> None:
         self.known = Known(ranges_in(body, sizes))
+        self._indices = _terms_of_indices(body)
 
     def fits(self, expr: ir.Binary | ir.Unary) -> bool:
-        """Whether an integer operation is proven not to wrap."""
+        """Whether an integer operation does not wrap."""
+        if expr in self._indices:
+            return True
         parts = [part for part in children(expr) if isinstance(part, ir.Expr)]
         if expr.dtype == i64 and all(map(self.known.exact, (expr, *parts))):
             return True

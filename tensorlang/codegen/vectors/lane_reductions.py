@@ -7,6 +7,7 @@
                                                         reduce(sum, part[v], x[...])
                                                 reduce(sum, s[i], lane_reduce(...))
 
+Where `s[i]` was set to the identity just before, it is set to the result instead.
 Loops and conditions that the result's index depends on are interchanged outward first.
 Loops longer than a vector are strip-mined, with a mask for a partial last step.
 """
@@ -21,7 +22,7 @@ from tensorlang.codegen.names import Names
 from tensorlang.codegen.vectors.expressions import Lanes
 from tensorlang.codegen.vectors.unroll import specialise
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.contents import binders, free_vars
+from tensorlang.ir.contents import binders, free_vars, reads, writes
 from tensorlang.ir.simplification.conditions import conjunction, conjuncts
 from tensorlang.ir.visit import (
     rebuild_statements,
@@ -46,7 +47,7 @@ class Partial:
 
     before: tuple[ir.Stmt, ...]
     loop: ir.Stmt
-    after: tuple[ir.Reduce | ir.Let, ...]
+    after: tuple[ir.Reduce | ir.Let | ir.Store, ...]
 
     def whole(self) -> ir.Stmt:
         """All statements in order."""
@@ -88,7 +89,7 @@ class _LaneReductions:
         """The statement, or its parts if an outer loop may still move in."""
         match stmt:
             case ir.Seq():
-                return ir.seq(*(_whole(item) for item in self.sequence(stmt)))
+                return ir.seq(*map(_whole, _begun(self.sequence(stmt))))
             case ir.For(kind="vectorized"):
                 return self.vectorized(replace(stmt, body=self.visit(stmt.body)))
             case ir.For(kind="serial"):
@@ -248,11 +249,50 @@ class _LaneReductions:
         return var
 
 
+def _begun(items: Iterable[ir.Stmt | Partial]) -> list[ir.Stmt | Partial]:
+    """Statements in order, without first values that only those of lanes would join."""
+    kept: list[ir.Stmt | Partial] = []
+    for item in items:
+        kept.append(_stored(item, kept) if isinstance(item, Partial) else item)
+    return kept
+
+
+def _stored(part: Partial, before: list[ir.Stmt | Partial]) -> Partial:
+    """The parts, which store what the statements before set to the identity.
+
+    These stores are removed from `before`.
+    """
+    inside = ir.seq(*part.before, part.loop)
+    used = reads(inside) | writes(inside)
+    first: dict[tuple[ir.Buffer, tuple[ir.Expr, ...]], ir.Store] = {}
+    while before:
+        match before[-1]:
+            case ir.Store(value=ir.Const(), mask=None) as stmt:
+                first.setdefault((stmt.buffer, stmt.indices), stmt)
+                before.pop()
+            case _:
+                break
+    after: list[ir.Reduce | ir.Let | ir.Store] = []
+    for node in part.after:
+        if isinstance(node, ir.Reduce) and not used.intersection(node.buffers):
+            places = [(buffer, node.indices) for buffer in node.buffers]
+            starts = [first[place] for place in places if place in first]
+            if tuple(start.value for start in starts) == node.reducer.identity:
+                for place in places:
+                    del first[place]
+                pairs = zip(node.buffers, node.values, strict=True)
+                after += [ir.Store(buffer, node.indices, v) for buffer, v in pairs]
+                continue
+        after.append(node)
+    before.extend(reversed(first.values()))
+    return replace(part, after=tuple(after))
+
+
 def _whole(item: ir.Stmt | Partial) -> ir.Stmt:
     return item.whole() if isinstance(item, Partial) else item
 
 
-def _folds(after: tuple[ir.Reduce | ir.Let, ...]) -> list[tuple[object, ...]]:
+def _folds(after: Iterable[ir.Stmt]) -> list[tuple[object, ...]]:
     """The reducers, and the elements they reduce into."""
     found = [node for node in after if isinstance(node, ir.Reduce)]
     return [(node.reducer, node.buffers, node.indices) for node in found]
@@ -281,7 +321,7 @@ def _variables(indices: Iterable[ir.Expr]) -> set[ir.Var]:
     return {var for index in indices for var in free_vars(index)}
 
 
-def _places(after: tuple[ir.Reduce | ir.Let, ...]) -> set[ir.Var]:
+def _places(after: Iterable[ir.Stmt]) -> set[ir.Var]:
     return _variables(
         index for node in after if isinstance(node, ir.Reduce) for index in node.indices
     )

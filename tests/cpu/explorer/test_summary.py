@@ -40,6 +40,16 @@ def of(subject):
     )
 
 
+def test_loops_are_named_as_they_are_shown():
+    s = Schedule(parse(MATMUL))
+    s.vectorize("k")
+    rows = loops_of(s.function, {})
+    said = summary(
+        s.function, s.function, rows, Limits(None), Knobs(), shown={"k": "depth"}
+    )
+    assert said["vectors"] == "depth (16)"
+
+
 def test_what_became_of_loops_and_arrays():
     s = Schedule(parse(MATMUL))
     outer, inner = s.split("j", [None, 8])

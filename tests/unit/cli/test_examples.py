@@ -47,7 +47,7 @@ def test_examples_are_command_lines(name, line, tlang, tmp_path, monkeypatch):
 
 def test_the_help_of_a_command_fits(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    for name in COMMANDS:
+    for name in ("", "records", "studies", *COMMANDS):
         said = CliRunner().invoke(app, [*name.split(), "--help"]).stdout
         assert "Examples:" in said
         assert max(map(len, said.splitlines())) <= 80

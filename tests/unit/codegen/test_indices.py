@@ -98,6 +98,24 @@ def test_numbers_that_wrap_still_may():
     assert "(u32)" in render(large, GPU)
 
 
+BATCHES = """
+def batches(
+    x: f32[n, m, k], ids: i64[m], y: Out[f32[n, m, k]], *, n: i64, m: i64, k: i64
+):
+    for b in bound(n * m, "block.x"):
+        for t in bound(256, "thread.x"):
+            for j in range((k + 255) // 256):
+                if j * 256 + t < k:
+                    y[b // m, b % m, j * 256 + t] = x[{row}, b % m, j * 256 + t]
+"""
+
+
+@pytest.mark.parametrize(("row", "plain"), [("b // m", True), ("ids[b % m]", False)])
+def test_an_index_is_over_the_integers_unless_data_decides(row, plain):
+    source = render(lower(parse(BATCHES.format(row=row)), GPU), GPU)
+    assert ("(u64)" not in source) == plain
+
+
 LONG = """
 def long(x: f32[6000000000], y: Out[f32[1]]):
     for b in bound(1, "block.x"):

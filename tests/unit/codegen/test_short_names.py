@@ -90,6 +90,20 @@ BODIES = {
         y[j] = t_1[0]""",
         {"t_1": "t"},
     ),
+    "tails of tails": (
+        """
+    for i in range(n // 4):
+        g: f32 = x[i]
+        y[i] = g
+    for i_tail in range(2):
+        g_tail: f32 = x[i_tail]
+        y[i_tail] = g_tail
+    for i_tail_tail in range(n):
+        g_tail_1: f32 = x[i_tail_tail]
+        only_tail: f32 = g_tail_1 + 1.0
+        y[i_tail_tail] = only_tail""",
+        {"g_tail": "g", "g_tail_1": "g", "i_tail_tail": "i_tail"},
+    ),
     "several places": (
         """
     for i in range(n):
