@@ -27,7 +27,7 @@ from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.integers.bounds import Known, Range, ranges_in
 from tensorlang.ir.integers.intervals import within
 from tensorlang.ir.integers.node_intervals import node_interval
-from tensorlang.ir.visit import children, nodes_of
+from tensorlang.ir.visit import children, nodes_of, walk
 
 SYMBOLS: Final = {
     "add": "+",
@@ -66,7 +66,7 @@ def _terms_of_indices(body: ir.Node) -> set[ir.Expr]:
     """The i64 sums and products that make up indices, of loops and sizes alone."""
     lets = {let.var: let.value for let in nodes_of(body, ir.Let)}
     found: set[ir.Expr] = set()
-    accesses = [node for kind in ACCESSES for node in nodes_of(body, kind)]
+    accesses = (node for node in walk(body) if isinstance(node, ACCESSES))
     pending = [index for access in accesses for index in access.indices]
     while pending:
         expr = pending.pop()
