@@ -7,7 +7,9 @@ Prints tables in Markdown, by the knobs that lead from products of warps, as on 
 to those of warpgroups in blocks that stay, for the gradient, and for a batch of
 products: what the innermost loops issue for 64 steps along k, and what the static cost
 model predicts; and that for dense of few rows, and for gradients of few columns, by the
-largest tiles and by those chosen. Nothing runs, and no GPU is needed.
+largest tiles and by those chosen. The last two are of attention: what the loops of its
+launches issue for a tile of columns, and what is predicted. Nothing runs, and no GPU is
+needed.
 """
 
 from __future__ import annotations
@@ -65,6 +67,9 @@ SHORT = {
     "nn.dense": (((64, 4096, 4096), (256, 4096, 4096), (1024, 1024, 4096)), MANY),
     "nn.dense_grad": (((8192, 512, 512), (8192, 1024, 1024)), UNDIVIDED),
 }
+# operator -> arrays of queries' shape, and products of queries, keys and head sizes
+ATTENTIONS = {"nn.attention": (3, 2), "nn.attention_grad": (4, 5)}
+LENGTH, NUMBERS = 4096, 8192  # of keys; of a position of all heads
 STEP = 64  # along k
 SIZES = 4096, 8192
 # columns of all launches of a kernel
@@ -174,6 +179,38 @@ def shorter(name: str) -> Iterator[list[str]]:
         yield row
 
 
+def attention(name: str, depth: int, *, causal: bool) -> tuple[Kernel, list[str]]:
+    """A kernel of attention, and a row of the table: the rate and its part, the bound.
+
+    Half the products are counted if causal, and none that is computed again.
+    """
+    arrays, products = ATTENTIONS[name]
+    shape = 4, NUMBERS // 4 // depth, LENGTH, depth
+    op = find(name)
+    workload = op.workload(*(shape,) * arrays, dtypes="bf16", causal=causal)
+    kernel = build(default(op, workload, HOPPER, {})[0], HOPPER, store=False)
+    row = [f"`{name}`, heads of {depth}{', causal' if causal else ''}"]
+    told = [static_cost(kernel, op, workload, gpu) for gpu in DEVICES.values()]
+    work = 2 * products * NUMBERS * LENGTH**2 / (2 if causal else 1)
+    for cost, gpu in zip(told, DEVICES.values(), strict=True):
+        reached = work / cost.seconds
+        row.append(f"{reached / 1e12:.0f} ({reached / gpu.peak:.2f})")
+    return kernel, [*row, told[0].bound]
+
+
+def looped(kernel: Kernel) -> Iterator[list[str]]:
+    """What the loops over tiles of columns issue, launch by launch, by column."""
+    for launch in launches(kernel.lowered):
+        _, _, text = kernel.asm.partition(f".text.{launch.name}:")
+        for body in loops(text.partition(".section")[0]):
+            found = [
+                sum(bool(re.search(word, line)) for line in body)
+                for word in COLUMNS.values()
+            ]
+            if found[0]:
+                yield [f"`{launch.name}`", *map(str, found)]
+
+
 def table(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
     """Rows under their titles, in Markdown."""
     lines = [tuple(titles), *rows]
@@ -209,6 +246,14 @@ def main(given: Sequence[str] | None = None) -> None:
     few = (row for name in SHORT for row in shorter(name))
     largest = "microseconds on H100 (bound) by the largest tiles"
     print(table(("predicted of rows x outputs x inputs", largest, "as chosen"), few))
+    kinds = [(n, d, c) for n in ATTENTIONS for d in (64, 128) for c in (False, True)]
+    made = [(d, c, *attention(n, d, causal=c)) for n, d, c in kinds]
+    issued = [
+        [f"{d}", *row] for d, c, kernel, _ in made if not c for row in looped(kernel)
+    ]
+    print()
+    print(table(("heads of", "launch", *COLUMNS), issued), end="\n\n")
+    print(table(("predicted", *titles, "bound by"), (row for *_, row in made)))
 
 
 if __name__ == "__main__":
