@@ -20,6 +20,7 @@ from tensorlang.ops.nn.convolution_problem import (
     activation_of,
     convolution,
 )
+from tensorlang.ops.nn.epilogues import check_addend
 from tensorlang.ops.nn.winograd import Tolerance
 from tensorlang.ops.nn.winograd_packing import PackedWindows, convolve
 from tensorlang.ops.operator import Body, Operator
@@ -141,7 +142,7 @@ def _forward(id: str, row: Row) -> Body:
         asked = _asked(stride, padding, dilation, groups, layout)
         found = _found(id, x, w, b, **asked)
         shape = _as_given(found.given_y, x)
-        _check_addend(addend, shape)
+        check_addend(addend, shape)
         p, name = found.flattened(), activation_of(id, activation)
         bias = _seen(b, p.bias(p.outputs))
         more = {} if addend is None else {"addend": ir.reshaped(addend, p.y)}
@@ -149,14 +150,6 @@ def _forward(id: str, row: Row) -> Body:
         return ir.reshaped(made, shape)
 
     return conv
-
-
-def _check_addend(addend: ir.Tensor | None, shape: tuple[Any, ...]) -> None:
-    """Check the shape of what is added to a result; ShapeError if it is another one."""
-    ir.require(
-        addend is None or addend.shape == shape,
-        f"addend has shape {addend and addend.shape}, the result {shape}",
-    )
 
 
 def _transposed(id: str, row: Row) -> Body:

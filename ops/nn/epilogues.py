@@ -1,8 +1,8 @@
-"""Activations fused into dense layers and convolutions, by name."""
+"""What is fused into dense layers and convolutions: activations by name, addends."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from tensorlang import ir
 from tensorlang.errors import DTypeError
@@ -26,3 +26,11 @@ def activated(value: ir.Expr, name: str | None) -> ir.Expr:
     if name == "relu6":
         return clip.element(value, 0.0, 6.0)  # type: ignore[no-any-return]
     return _ELEMENTS[name](value)  # type: ignore[no-any-return]
+
+
+def check_addend(addend: ir.Tensor | None, shape: tuple[Any, ...]) -> None:
+    """Check the shape of what is added to a result; ShapeError if it is another one."""
+    ir.require(
+        addend is None or addend.shape == shape,
+        f"addend has shape {addend and addend.shape}, the result {shape}",
+    )

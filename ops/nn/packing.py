@@ -49,8 +49,8 @@ def prepack(
     id = getattr(op, "id", None)
     if id not in (CONVOLUTION, _DENSE, _BYTES):
         raise ArgumentError(
-            f"{id or repr(op)} takes no packed weight; nn.dense, nn.dense_int8 and "
-            "nn.conv2d do"
+            f"{id or type(op).__name__} takes no packed weight; nn.dense, "
+            "nn.dense_int8 and nn.conv2d do"
         )
     if tolerance is not None and not isinstance(tolerance, (int, float)):
         raise ArgumentError(

@@ -49,23 +49,24 @@ _FAR: Final = 10  # cycles to load two vectors of weights from the L3 cache
 
 
 def serves(m: int) -> Callable[[Workload], bool]:
-    """Predicate: F(m, 3) is allowed for a workload.
-
-    It needs 3x3 windows, stride and dilation 1, one group, channels first, f32, and no
-    addend.
-    """
+    """Predicate: F(m, 3) is allowed for a workload, of f32; see `serves_problem`."""
 
     def allowed(workload: Workload) -> bool:
         given: Any = workload.named.get("tolerance")
-        if (given or 0.0) < TRANSFORMS[m].tolerance or workload.dtypes[0] != "f32":
-            return False
-        if any(len(shape) > 1 for shape in workload.shapes[2:]):
-            return False  # an addend
-        p = of(workload)
-        plain = {*p.stride, *p.dilation} == {1} and p.groups == 1 and p.first
-        return plain and p.window == (WINDOW, WINDOW)
+        return workload.dtypes[0] == "f32" and serves_problem(m, of(workload), given)
 
     return allowed
+
+
+def serves_problem(m: int, p: Problem, tolerance: float | None) -> bool:
+    """Whether F(m, 3) is within a tolerance and computes a convolution.
+
+    It needs 3x3 windows, stride and dilation 1, one group, and channels first.
+    """
+    if (tolerance or 0.0) < TRANSFORMS[m].tolerance:
+        return False
+    plain = {*p.stride, *p.dilation} == {1} and p.groups == 1 and p.first
+    return plain and p.window == (WINDOW, WINDOW)
 
 
 def serves_tiles(m: int) -> Callable[[Workload], bool]:
@@ -90,13 +91,31 @@ def preferred(workload: Workload) -> str | None:
 
     Larger batches only make it cheaper, as weights are transformed once.
     """
-    allowed = [m for m in NAMES if serves(m)(workload)]
-    if not allowed:
+    given: Any = workload.named.get("tolerance")
+    if workload.dtypes[0] != "f32" or not given:
         return None
-    p = of(workload)
-    costs: dict[float, str | None] = {_plain(p): None}
-    costs |= {_cost(blocks(m, p)): NAMES[m] for m in allowed}
-    return costs[min(costs)]
+    m = cheapest(of(workload), given)
+    return None if m is None else NAMES[m]
+
+
+def cheapest(
+    p: Problem, tolerance: float | None, *, constant: bool = False
+) -> int | None:
+    """The m of the cheapest F(m, 3) for one image; None for the direct sum.
+
+    Args:
+        p: The convolution.
+        tolerance: Error allowed.
+        constant: Whether the windows are constant, and transformed ahead.
+    """
+    costs: dict[int | None, float] = {}
+    for m in NAMES:
+        if serves_problem(m, p, tolerance):
+            cut = blocks(m, p)
+            costs[m] = _cost(cut) + (0 if constant else _of_windows(cut))
+    if costs:
+        costs[None] = _plain(p)
+    return min(costs, key=costs.__getitem__, default=None)
 
 
 def _plain(p: Problem) -> float:
@@ -107,7 +126,7 @@ def _plain(p: Problem) -> float:
 
 
 def _cost(cut: Blocks) -> float:
-    """Cycles for one image, including the weight transform."""
+    """Cycles for one image with transformed weights."""
     cycles, points = _CYCLES[cut.transforms.outputs], cut.transforms.points**2
     groups, strips = -(-cut.inputs // LANES), -(-cut.outputs // STRIP)
     far = 4 * points * groups * LANES * strips * STRIP > _NEAR
@@ -118,4 +137,10 @@ def _cost(cut: Blocks) -> float:
     tiles = cut.count * cut.tiles
     results = strips * STRIP // LANES
     around = tiles * (groups * cycles.image + results * cycles.result)
-    return products + around + results * groups * LANES * cycles.weight
+    return products + around
+
+
+def _of_windows(cut: Blocks) -> float:
+    """Cycles of the weight transform."""
+    pieces = -(-cut.outputs // STRIP) * (STRIP // LANES) * -(-cut.inputs // LANES)
+    return pieces * LANES * _CYCLES[cut.transforms.outputs].weight

@@ -39,8 +39,11 @@ def conv(m: int) -> Callable[..., ir.Tensor]:
         b: ir.Tensor | None,
         p: Problem,
         activation: str | None,
+        *,
+        addend: ir.Tensor | None = None,
     ) -> ir.Tensor:
-        return convolved(x, weights(w, TRANSFORMS[m]), b, blocks(m, p), activation)
+        transformed = weights(w, TRANSFORMS[m])
+        return convolved(x, transformed, b, blocks(m, p), activation, addend=addend)
 
     return define
 
@@ -51,6 +54,8 @@ def convolved(
     b: ir.Tensor | None,
     cut: Blocks,
     activation: str | None,
+    *,
+    addend: ir.Tensor | None = None,
 ) -> ir.Tensor:
     """The convolution with transformed weights.
 
@@ -60,10 +65,11 @@ def convolved(
         b: Bias `[o]`, or None.
         cut: The blocking.
         activation: Name of the activation.
+        addend: Added before it, of the result's shape.
     """
     padded = image(transposed(lines(x, cut, weight)), cut)
     results = tiles(sums(padded, weight, cut), cut)
-    return finished(transposed_back(results), b, cut, activation)
+    return finished(transposed_back(results), b, cut, activation, addend)
 
 
 # ---------------------------------------------------------------------- image
@@ -200,9 +206,13 @@ def transposed_back(tiles: ir.Tensor) -> ir.Tensor:
 
 
 def finished(
-    transposed: ir.Tensor, b: ir.Tensor | None, cut: Blocks, activation: str | None
+    transposed: ir.Tensor,
+    b: ir.Tensor | None,
+    cut: Blocks,
+    activation: str | None,
+    addend: ir.Tensor | None,
 ) -> ir.Tensor:
-    """The blocks cropped to the image, with bias and activation."""
+    """The blocks cropped to the image, with bias, addend and activation."""
     n, g, strips, _, _, _ = transposed.buffer.shape
     y = ir.Buffer("y", ir.f32, (n, *extents(cut.outputs, *cut.results)))
     names = ("b", "g", "s", "h", "o", "i", "j")
@@ -223,8 +233,10 @@ def finished(
         value: ir.Expr = transposed[image, block, s, half, o, i * cut.line + j]
         if b is not None:
             value = value + b[output]
-        value = activated(value, activation or "none")
-        return [((image, output, block * cut.lines + i, j), value)]
+        place = image, output, block * cut.lines + i, j
+        if addend is not None:
+            value = value + addend[place]
+        return [(place, activated(value, activation or "none"))]
 
-    inputs = (transposed,) if b is None else (transposed, b)
+    inputs = [each for each in (transposed, b, addend) if each is not None]
     return multi_store(y, names, sizes, body, *inputs, guard=guard)

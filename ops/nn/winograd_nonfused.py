@@ -32,12 +32,15 @@ def conv(m: int) -> Callable[..., ir.Tensor]:
         b: ir.Tensor | None,
         p: Problem,
         activation: str | None,
+        *,
+        addend: ir.Tensor | None = None,
     ) -> ir.Tensor:
         transforms = TRANSFORMS[m]
         tiles = [n // m for n in p.result]
         image = _image(x, p, tiles, transforms)
         sums = _sums(image, _weight(w, transforms))
-        return _results(sums, x.buffer.shape[0], b, tiles, transforms, activation)
+        n = x.buffer.shape[0]
+        return _results(sums, n, b, tiles, transforms, activation, addend)
 
     return define
 
@@ -106,6 +109,7 @@ def _results(  # noqa: PLR0917 - operands of an epilogue
     tiles: list[int],
     transforms: Transforms,
     activation: str | None,
+    addend: ir.Tensor | None,
 ) -> ir.Tensor:
     _, outputs, _ = sums.buffer.shape
     points, m = transforms.points, transforms.outputs
@@ -122,12 +126,14 @@ def _results(  # noqa: PLR0917 - operands of an epilogue
             row, column = divmod(number, m)
             return batch, o, i * m + row, j * m + column
 
-        def finished(value: ir.Expr) -> ir.Expr:
-            return activated(value if b is None else value + b[o], activation)
+        def finished(value: ir.Expr, to: Indices) -> ir.Expr:
+            value = value if b is None else value + b[o]
+            value = value if addend is None else value + addend[to]
+            return activated(value, activation)
 
         stores = transformed(transforms.result, point, place)
-        return [(to, finished(value)) for to, value in stores]
+        return [(to, finished(value, to)) for to, value in stores]
 
-    inputs = (sums,) if b is None else (sums, b)
+    inputs = [each for each in (sums, b, addend) if each is not None]
     sizes = (n, outputs, *extents(*tiles))
     return multi_store(y, ("yb", "yo", "yi", "yj"), sizes, body, *inputs)

@@ -12,6 +12,7 @@ from tensorlang.frozen import frozen
 from tensorlang.ops.calls.dispatch import own
 from tensorlang.ops.calls.tensors import Shape
 from tensorlang.ops.nn.convolution_problem import activation_of, biased, problem
+from tensorlang.ops.nn.epilogues import check_addend
 from tensorlang.ops.nn.winograd import NAMES
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, blocks, packed_shape
 from tensorlang.ops.nn.winograd_matrices import F4, TRANSFORMS, WINDOW
@@ -123,12 +124,10 @@ def convolve(  # noqa: PLR0917 - the operator's parameters
             f"nn.conv2d: weights packed for {w.algorithm} need a tolerance from "
             f"{least:g}; pass w.unpack()"
         )
-    if addend is not None:
-        raise ArgumentError("nn.conv2d: packed weights take no addend; pass w.unpack()")
     if layout not in (None, "NCHW"):
         raise ArgumentError(f"nn.conv2d: weights are packed for NCHW, not {layout!r}")
     _of_channels(x, w)
-    how = {"padding": padding, "activation": activation, **given}
+    how = {"padding": padding, "activation": activation, "addend": addend, **given}
     return conv2d_winograd.prepare(x, w.array, b, w.shape[0], **how)
 
 
@@ -192,6 +191,8 @@ def conv2d_winograd(  # noqa: PLR0917 - the order of `conv2d`
     outputs: int = 0,
     padding: Padding = 0,
     activation: str | None = None,
+    *,
+    addend: Batch[Singles] | None = None,
 ) -> ir.Tensor:
     """Winograd convolution: `nn.conv2d` of f32 with transformed 3x3 windows.
 
@@ -202,6 +203,7 @@ def conv2d_winograd(  # noqa: PLR0917 - the order of `conv2d`
         outputs: Number of output channels.
         padding: As for `nn.conv2d`.
         activation: As for `nn.conv2d`.
+        addend: As for `nn.conv2d`.
     """
     id, given = "nn.conv2d_winograd", tuple(map(int, weight.shape))
     inputs = int(x.shape[1]) if x.ndim == 4 else 0
@@ -217,4 +219,5 @@ def conv2d_winograd(  # noqa: PLR0917 - the order of `conv2d`
     biased(id, found, () if b is None else (tuple(map(int, b.shape)),), outputs)
     activation = activation_of(id, activation)
     cut = blocks(m, found)
-    return winograd_fused.convolved(x, weight, b, cut, activation)
+    check_addend(addend, (n, outputs, *found.result))
+    return winograd_fused.convolved(x, weight, b, cut, activation, addend=addend)

@@ -40,6 +40,7 @@ def bench(
     *,
     model: options.ModelFile = None,
     batch: options.Batch = None,
+    tolerance: options.Tolerance = None,
     shape: options.Shape = None,
     dtype: options.DType = None,
     attr: options.Attribute = None,
@@ -84,8 +85,9 @@ def bench(
                 "--model measures a whole network: leave out OP, --shape, --dtype and "
                 "--attr"
             )
-        bench_network(model, batch, machine, names, rounds)
+        bench_network(model, batch, machine, names, rounds, tolerance=tolerance)
         return
+    options.of_models(tolerance)
     if op is None:
         raise ArgumentError("name an operator to measure, or a network with --model")
     checked(names)

@@ -33,7 +33,13 @@ _MOST: Final = 20  # rows of the table by layer
 
 
 def bench_network(
-    path: Path, batch: int | None, target: Target, peers: Sequence[str], rounds: int
+    path: Path,
+    batch: int | None,
+    target: Target,
+    peers: Sequence[str],
+    rounds: int,
+    *,
+    tolerance: float | None = None,
 ) -> None:
     """Time a network, with random inputs, and each of its layers; print both tables.
 
@@ -49,7 +55,7 @@ def bench_network(
         for value, spec in zip(read.inputs, read.specs, strict=True)
     }
     began = time.perf_counter()
-    model = Model.load(path, train=False)
+    model = Model.load(path, train=False, tolerance=tolerance)
     model(*given.values())  # a network of these values, where the file needs them
     network = model.network
     runs: dict[str, Run] = {

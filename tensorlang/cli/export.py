@@ -39,6 +39,7 @@ def export(
             "sizes.",
         ),
     ] = None,
+    tolerance: options.Tolerance = None,
     dtype: options.DType = None,
     attr: options.Attribute = None,
     name: Annotated[
@@ -85,12 +86,14 @@ def export(
         raise ArgumentError(
             "--target cuda takes no --model, --cpu, --triple, --threads"
         )
+    if model is None:
+        options.of_models(tolerance)
     on = exports.machines(cpu or (), triple, threads)
     if model is not None:
         if op or shape or dtype or attr:
             raise ArgumentError("--model takes no OP, --shape, --dtype or --attr")
         several = batch[0] if batch and len(batch) == 1 else batch or ()
-        loaded = layers.Model.load(model, train=False)
+        loaded = layers.Model.load(model, train=False, tolerance=tolerance)
         made = loaded.export(output, batch=several, name=name or "model", on=on)
     elif batch:
         raise ArgumentError("--batch is for --model: give --shape for an operator")

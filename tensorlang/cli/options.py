@@ -58,6 +58,14 @@ Batch = Annotated[
     int | None,
     typer.Option(metavar="N", help="Value of a model's symbolic batch size."),
 ]
+Tolerance = Annotated[
+    float | None,
+    typer.Option(
+        metavar="ERROR",
+        help="Relative error allowed of each f32 product of a model, such as 2.5e-4: "
+        "3x3 convolutions may then be Winograd's.",
+    ),
+]
 Shape = Annotated[
     str | None,
     typer.Option(
@@ -259,3 +267,11 @@ def workload(
     given = op.shorthand(shapes(shape)) or None
     named = attributes(attrs)
     return requests.requested(op, given, dtypes(dtype), named, shapes_by="--shape")
+
+
+def of_models(tolerance: float | None) -> None:
+    """Refuse a tolerance without a model; ArgumentError."""
+    if tolerance is not None:
+        raise ArgumentError(
+            "--tolerance is for --model: give --attr tolerance=ERROR for an operator"
+        )

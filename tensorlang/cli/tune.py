@@ -39,6 +39,7 @@ def tune(
     *,
     model: options.ModelFile = None,
     batch: options.Batch = None,
+    tolerance: options.Tolerance = None,
     target: options.TargetName = None,
     shape: options.Shape = None,
     dtype: options.DType = None,
@@ -102,11 +103,13 @@ def tune(
     machine = static_tuning.machine(target, compile_only=compile_only)
     how = {"target": machine, "seed": seed, "storage": storage, "resume": resume}
     how["log"] = log
+    if model is None:
+        options.of_models(tolerance)
     if model is not None:
         _refuse_beside_model(op, shape, dtype, attr, trials, compare)
         whole = limit or options.seconds(_BUDGET)
         left = whole - _probe_once(machine, whole)
-        tune_network(model, batch, left, how, _tell)
+        tune_network(model, batch, left, how, _tell, tolerance=tolerance)
     elif op is None:
         raise ArgumentError("name an operator to tune, or a network with --model FILE")
     elif compare is not None:

@@ -7,15 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tensorlang import onnx, targets
+from tensorlang import onnx
 from tensorlang.cli import console, document
 from tensorlang.cli.quantities import Seconds, Times, Unlike
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.graph import Graph, workloads
+from tensorlang.graph.execution.binding import laid_out
 from tensorlang.graph.execution.constant_values import constants_of
 from tensorlang.graph.networks.network import optimized, pure
-from tensorlang.graph.passes.layouts import channels_last
+from tensorlang.graph.passes.approximation import checked, tolerant
 from tensorlang.graph.specs import TensorSpec, names_in
+from tensorlang.graph.values import Value
 from tensorlang.ops import Operator, find
 from tensorlang.targets import Target
 from tensorlang.tuner.model_tuning import Ranked, ranked, tune_model
@@ -29,6 +31,8 @@ def tune_network(
     budget: float,
     how: Mapping[str, Any],
     tell: Callable[[list[Report], float], None],
+    *,
+    tolerance: float | None = None,
 ) -> None:
     """Rank and tune the workloads of an ONNX file; print both tables."""
     begun = time.monotonic()
@@ -38,7 +42,7 @@ def tune_network(
         skipped.append(op.id)
         console.paragraph(f"{op.described(workload)} was skipped: {problem}")
 
-    counted = workloads(*program(path, batch, how["target"]))
+    counted = workloads(*program(path, batch, how["target"], tolerance))
     rows = ranked(counted, how["target"], skip)
     refused = len(skipped)
     console.say("share of the time, calls, workload:")
@@ -97,11 +101,17 @@ def _gained(before: float, after: float, *, measured: bool) -> tuple[object, ...
 
 
 def program(
-    path: Path, batch: int | None, target: Target | str | None = None
-) -> tuple[Graph, dict[str, int]]:
-    """The inference graph of an ONNX file, in the layouts of a target, and its sizes.
+    path: Path,
+    batch: int | None,
+    target: Target | str | None = None,
+    tolerance: float | None = None,
+) -> tuple[Graph, dict[str, int], set[Value]]:
+    """The inference graph of an ONNX file as a target runs it.
 
     External weights are not read.
+
+    Returns:
+        The graph, its sizes, and the values that are constant.
 
     Raises:
         ArgumentError: no such file, not ONNX, or a size remains symbolic.
@@ -109,9 +119,10 @@ def program(
     """
     read = onnx.load(path, data=False)
     sizes = sizes_of(path, read.specs, batch)
-    graph = optimized(pure(read, read.specs, train=False).graph)
-    fixed = constants_of(graph, graph.weights)
-    return channels_last(graph, fixed, sizes, targets.get(target)).graph(graph), sizes
+    written = pure(read, read.specs, train=False).graph
+    graph = optimized(tolerant(written, checked(tolerance)))
+    made, again = laid_out(graph, sizes, {*graph.weights}, target)
+    return made, sizes, constants_of(made, map(again, graph.weights))
 
 
 def sizes_of(

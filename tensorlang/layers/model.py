@@ -68,6 +68,7 @@ class Model:
         optimizer: Optimizer | None = None,
         accumulate: int = 1,
         autocast: Literal["bfloat16", "float16"] | None = None,
+        tolerance: float | None = None,
         key: random.Key | None = None,
         weights: Mapping[str, ArrayLike] | None = None,
         target: Target = None,
@@ -83,6 +84,9 @@ class Model:
             accumulate: The number of batches of which a step takes the mean gradient.
             autocast: The type of matrix products, convolutions and attention of f32;
                 weights and everything else stay f32.
+            tolerance: Error allowed of each f32 product in inference, relative to the
+                result or to the mean result; None for that of direct sums. From 2**-12
+                on, 3x3 convolutions may be Winograd's.
             key: Initialises weights and dropout; default: the key of seed 0. Consumed.
             weights: The initial weights by path, if known.
             target: Where to train.
@@ -102,7 +106,12 @@ class Model:
             )
         given = [_spec_of(spec) for spec in specs]
         self._network = Network(
-            self._apply, *given, key=key, weights=weights, autocast=autocast
+            self._apply,
+            *given,
+            key=key,
+            weights=weights,
+            autocast=autocast,
+            tolerance=tolerance,
         )
         self._trainer, self._late = None, None
         if train:
@@ -269,6 +278,7 @@ class Model:
         optimizer: Optimizer | None = None,
         target: Target = None,
         largest: int | None = None,
+        tolerance: float | None = None,
     ) -> Model:
         """Load a model written by `save`, or any ONNX file with supported operators.
 
@@ -282,6 +292,7 @@ class Model:
             target: Where to train.
             largest: Maximum bytes of a tensor whose shape comes from the file; default:
                 2 GiB.
+            tolerance: Error allowed of each f32 product in inference; see `compile`.
 
         Raises:
             ArgumentError: there is no such file, or the packages are missing.
@@ -297,6 +308,7 @@ class Model:
             optimizer=optimizer,
             target=target,
             largest=largest,
+            tolerance=tolerance,
         )
 
     def summary(self, *specs: Takes) -> str:

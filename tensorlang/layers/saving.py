@@ -73,7 +73,11 @@ def save(
     network, trainer = model.network, model.trainer_or_none
     held = {f"state.{name}": array for name, array in network.get_states().items()}
     narrow = network.autocast and network.autocast.name
-    said: dict[str, object] = {"trained": trainer is not None, "autocast": narrow}
+    said: dict[str, object] = {
+        "trained": trainer is not None,
+        "autocast": narrow,
+        "tolerance": network.tolerance,
+    }
     if trainer is not None:
         whole = trainer.get_states().items()
         held |= {k: v for k, v in whole if not k.startswith("weight.")}
@@ -119,6 +123,7 @@ def load(
     optimizer: Optimizer | None = None,
     target: Target = None,
     largest: int | None = None,
+    tolerance: float | None = None,
 ) -> Model:
     """Load a model from any ONNX file, with its training state if present.
 
@@ -134,7 +139,12 @@ def load(
     trained = _resumes(program.note, loss, optimizer) if train is None else train
     states, extras = _states(path) if program.note else ({}, {})
     model = made(program)
-    given: dict[str, Any] = {"autocast": program.note.get("autocast")}
+    if tolerance is None:
+        tolerance = program.note.get("tolerance")
+    given: dict[str, Any] = {
+        "autocast": program.note.get("autocast"),
+        "tolerance": tolerance,
+    }
     if trained:
         given["accumulate"] = program.note.get("accumulate", 1)
         given["loss"] = loss or _from_note(program.note, "loss", path)
@@ -144,7 +154,7 @@ def load(
     except TensorlangError:
         if trained or not at_calls(program):
             raise
-        model.compile_at_calls(ByValue(program, program))
+        model.compile_at_calls(ByValue(program, program, tolerance))
     model.extras = extras
     _restore(model, states)
     return model

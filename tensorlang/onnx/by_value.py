@@ -59,10 +59,13 @@ class ByValue:
     Args:
         program: The program, whose `asked` names the inputs.
         apply: What the networks trace: it calls the program.
+        tolerance: As for `Network`.
     """
 
-    def __init__(self, program: Program, apply: Body) -> None:
-        self._program, self._apply = program, apply
+    def __init__(
+        self, program: Program, apply: Body, tolerance: float | None = None
+    ) -> None:
+        self._program, self._apply, self._tolerance = program, apply, tolerance
         self._names = set(program.asked)
         self._made: dict[Key, Network] = {}
         self._weights: Arrays = {}  # shared by the networks
@@ -121,7 +124,8 @@ class ByValue:
         program = self._program
         program.fixed = {name: array.copy() for name, array in fixed.items()}
         try:
-            made = Network(self._apply, *map(_spec, arrays.values()))
+            specs = map(_spec, arrays.values())
+            made = Network(self._apply, *specs, tolerance=self._tolerance)
         finally:
             program.fixed = {}
         for path, array in made.weights.items():

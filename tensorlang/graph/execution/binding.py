@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -21,9 +22,11 @@ from tensorlang.graph.execution.constant_values import constants_of, read_only
 from tensorlang.graph.execution.loops import Storage
 from tensorlang.graph.execution.memory import Lifetime, placed
 from tensorlang.graph.networks.leaves import ConstantKey, ConstantTensor, Weight
+from tensorlang.graph.passes.approximation import transformed_windows
 from tensorlang.graph.passes.layouts import channels_last
 from tensorlang.graph.passes.norm_folding import fold_norms
 from tensorlang.graph.passes.optimisation import WrittenOut
+from tensorlang.graph.passes.rewriting import Rewriter
 from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import KeySpec, TensorSpec, at_sizes
 from tensorlang.graph.values import (
@@ -118,28 +121,38 @@ def planned(
     written = WrittenOut()  # inlined, so that calls share the planned memory
     program = written.graph(graph)
     held = {written[value]: array for value, array in known.items()}
-    return _laid_out(program, sizes, held, target)
+    program, again = laid_out(program, sizes, read_only(held), target)
+    return program, {again(value): array for value, array in held.items()}
 
 
-def _laid_out(
-    program: Graph,
-    sizes: Mapping[str, int],
-    known: dict[Value, Storage],
-    target: Target,
-) -> tuple[Graph, dict[Value, Storage]]:
-    """The program in the layouts of its chosen target, and its outside values."""
-    fixed = constants_of(program, read_only(known))
-    program, now = fold_norms(program, fixed)
-    if now:
-        known = {now.get(value, value): array for value, array in known.items()}
+def laid_out(
+    program: Graph, sizes: Mapping[str, int], fixed: AbstractSet[Value], target: Target
+) -> tuple[Graph, Callable[[Value], Value]]:
+    """A program as a target runs it best, and the new value of an old one.
+
+    Batch norms are folded into the weights before them, windows of approximate
+    convolutions transformed, and layouts chosen.
+
+    Args:
+        program: A program without calls.
+        sizes: The values of its named sizes.
+        fixed: The values from outside that are constant.
+        target: Where it runs.
+    """
+    program, now = fold_norms(program, constants_of(program, fixed))
     if isinstance(target, (Mapping, ahead.Noting)):
-        return program, known
-    fixed = constants_of(program, read_only(known))
-    moved = channels_last(program, fixed, sizes, targets.get(target))
-    if not moved.chosen:
-        return program, known
-    again = moved.graph(program)
-    return again, {moved[value]: array for value, array in known.items()}
+        return program, lambda value: now.get(value, value)
+    where, changes = targets.get(target), list[Rewriter]()
+    fixed = {now.get(value, value) for value in fixed}
+    for choose in (transformed_windows, channels_last):
+        change = choose(program, constants_of(program, fixed), sizes, where)
+        if change.chosen:
+            program = change.graph(program)
+            fixed = {change[value] for value in fixed}
+            changes.append(change)
+    return program, lambda old: reduce(
+        lambda value, change: change[value], changes, now.get(old, old)
+    )
 
 
 def _build_ahead(

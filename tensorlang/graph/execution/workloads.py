@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ShapeError
 from tensorlang.graph.applying import without_data
 from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import names_in
+from tensorlang.graph.values import Value
 from tensorlang.ops.calls.dispatch import Nowhere
 from tensorlang.ops.operator import Operator
 from tensorlang.workload import Workload
@@ -38,7 +40,9 @@ _NOTING: Final = _Noting()
 
 
 def workloads(
-    program: Graph, sizes: Mapping[str, int] | None = None
+    program: Graph,
+    sizes: Mapping[str, int] | None = None,
+    constant: AbstractSet[Value] = frozenset(),
 ) -> Counter[Called]:
     """Count the calls of each operator and workload in a program.
 
@@ -48,6 +52,7 @@ def workloads(
     Args:
         program: The program.
         sizes: The values of its named sizes.
+        constant: Values that are computed once, ahead: their calls do not count.
 
     Raises:
         ShapeError: a named size has no value.
@@ -58,13 +63,17 @@ def workloads(
         raise ShapeError(
             f"{program.name}: {', '.join(sorted(missing))} is symbolic; give its size"
         )
-    return Counter(_calls(program, given))
+    return Counter(_calls(program, given, constant))
 
 
-def _calls(program: Graph, sizes: Mapping[str, int]) -> Iterator[Called]:
+def _calls(
+    program: Graph, sizes: Mapping[str, int], constant: AbstractSet[Value]
+) -> Iterator[Called]:
     for node in program.nodes:
+        if node.results and constant >= {*node.results}:
+            continue
         for inside in node.graphs:
-            yield from _calls(inside, sizes)
+            yield from _calls(inside, sizes, constant)
         op = node.op
         if isinstance(op, Operator) and op.view is None:
             args, kwargs = without_data(node.args, node.kwargs, sizes)

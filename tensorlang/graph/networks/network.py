@@ -25,6 +25,7 @@ from tensorlang.graph.networks.weights import (
     initial_state,
     initial_weight,
 )
+from tensorlang.graph.passes.approximation import checked, tolerant
 from tensorlang.graph.passes.attention import fuse_attention
 from tensorlang.graph.passes.autocast import autocasted, narrow
 from tensorlang.graph.passes.fusion import fuse
@@ -80,6 +81,7 @@ class Network:
         apply: Maps symbolic inputs to outputs when traced.
         specs: The specs of the inputs.
         autocast: The type that f32 products are computed in, if another.
+        tolerance: Error allowed of each f32 product in inference, if any.
         use: The inference program.
         weights: Arrays by path, shared by all contexts.
         states: By path: other state that training updates, such as running moments and
@@ -94,6 +96,7 @@ class Network:
         key: random.Key | None = None,
         weights: Mapping[str, ArrayLike] | None = None,
         autocast: str | None = None,
+        tolerance: float | None = None,
     ) -> None:
         """Trace the programs and initialise the weights.
 
@@ -104,9 +107,12 @@ class Network:
             weights: The initial weights, if known.
             autocast: The type that f32 products are computed in; see
                 `tensorlang.graph.passes.autocast`.
+            tolerance: Error allowed of each f32 product in inference; see
+                `tensorlang.graph.passes.approximation`.
 
         Raises:
-            ArgumentError: the key is a batch of keys, or `autocast` is no narrow float.
+            ArgumentError: the key is a batch of keys, `autocast` is no narrow float, or
+                `tolerance` no relative error.
             GraphError: two weights have the same path.
             WeightError: the given weights do not match the network.
         """
@@ -114,7 +120,9 @@ class Network:
         self.autocast = None if autocast is None else narrow(autocast)
         self.use = pure(apply, specs, train=False)
         self.train = pure(apply, specs, train=True)
-        self.program = optimized(autocasted(self.use.graph, self.autocast))
+        self.tolerance = checked(tolerance)
+        used = tolerant(autocasted(self.use.graph, self.autocast), self.tolerance)
+        self.program = optimized(used)
         self.leaves = by_path((self.use.graph, self.train.graph))
         self.places = {
             place.name: place for place in (*self.use.places, *self.train.places)

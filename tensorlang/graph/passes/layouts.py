@@ -41,7 +41,7 @@ _FIRST: Final = (None, "NCW", "NCHW", "NCDHW")
 
 
 def _convolution(named: Named, constant: AbstractSet[Value]) -> list[str] | None:
-    plain = named["layout"] in _FIRST and named["tolerance"] is None
+    plain = named["layout"] in _FIRST
     return ["x", "addend"] if plain and named["w"] in constant else None
 
 

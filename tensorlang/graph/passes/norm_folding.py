@@ -77,7 +77,7 @@ class _Fold(Rewriter):
         last = given["layout"] is not None and given["layout"].endswith("C")
         fits = (
             all(each is None or each in self._constant for each in fixed)
-            and given["activation"] is given["addend"] is given["tolerance"] is None
+            and given["activation"] is given["addend"] is None
             and norm["axis"] % len(spec.shape) == (len(spec.shape) - 1 if last else 1)
             and len(spec.shape) == given["w"].ndim
             and isinstance(spec, TensorSpec)

@@ -92,9 +92,9 @@ def small_network(folder: Path) -> Path:
     )
 
 
-def names(path, batch):
+def names(path, batch, tolerance=None):
     """The workloads of a file, as people read them, and how often each stands there."""
-    counted = workloads(*program(path, batch))
+    counted = workloads(*program(path, batch, tolerance=tolerance))
     return {op.described(workload): n for (op, workload), n in counted.items()}
 
 
@@ -112,6 +112,28 @@ def test_workloads_of_a_network_are_those_that_run(tmp_path):
         "math.sqrt(f32[3, 10])",
     ]
     assert {*found.values()} == {1}
+
+
+def test_what_depends_on_weights_alone_does_not_count(tmp_path):
+    node = onnx.helper.make_node
+    norm = dict.fromkeys(("scale", "shift", "mean", "var"), (64,))
+    path = saved(
+        tmp_path,
+        [
+            node("Conv", ["x", "w"], ["a"], kernel_shape=[3, 3], pads=[1] * 4),
+            node("BatchNormalization", ["a", *norm], ["b"]),
+            node("Relu", ["b"], ["y"]),
+        ],
+        {"x": ["batch", 64, 56, 56]},
+        {"w": (64, 64, 3, 3), **norm},
+        {"y": ["batch", 64, 56, 56]},
+    )
+    for tolerance, id in ((None, "nn.conv2d"), (2**-12, "nn.conv2d_winograd")):
+        found = names(path, 3, tolerance)
+        (each,) = [name for name in found if name.startswith(f"{id}(")]
+        assert "activation=relu" in each
+        others = {name.partition("(")[0] for name in found} - {id}
+        assert others <= {"nn.transpose"}, "of channels last"
 
 
 def test_an_open_size_needs_a_batch(tmp_path):

@@ -23,7 +23,9 @@ def test_networks_are_shown_worst_first() -> None:
         "| torch | 2 | 2.00 | 2.00 |",
     ]
     *_, one, two = page({"rows": [fast, slow]})
-    assert one == "| slow | 4.00 | 0.40, below | 0.30 to 0.50 | 2.00 |"
+    assert one == "| slow | 4.00 | 0.40, below | 0.30 to 0.50 |  | 2.00 |"
     assert two.startswith("| fast |")
+    fast["ratios"]["within"] = [2.4] * 3
+    assert "| 1.60 | 1.50 to 1.70 | 2.40 | 2.00 |" in [*page({"rows": [fast]})][-1]
     *_, whole = page({"rows": [fast | {"alone": alone, "first": first}]})
     assert whole.endswith("| 2.00 | 1.50 |  | 3.2 | 0.50 |")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tensorlang import graph
-from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.errors import DTypeError, ShapeError
 from tensorlang.graph import TensorSpec
 from tensorlang.ops import math, nn
 
@@ -89,15 +89,25 @@ def test_another_dtype_is_refused() -> None:
         )
 
 
-def test_winograd_leaves_it_to_the_direct_sum() -> None:
-    x, w = normal((2, 64, 12, 12)), normal((64, 64, 3, 3))
-    more = normal((2, 64, 12, 12))
-    how = {"padding": 1, "tolerance": 2.0**-8}
-    wanted = nn.conv2d(x, w, padding=1) + more
-    np.testing.assert_allclose(nn.conv2d(x, w, addend=more, **how), wanted, atol=1e-4)
-    packed = nn.prepack(nn.conv2d, w, tolerance=2.0**-8)
-    with pytest.raises(ArgumentError, match="take no addend"):
-        nn.conv2d(x, packed, addend=more, **how)
+@pytest.mark.parametrize("shape", [(2, 64, 28, 30), (3, 40, 57, 29)])
+@pytest.mark.parametrize("tolerance", [2.0**-14, 2.0**-12])
+def test_winograds_algorithms_add_it_too(shape, tolerance) -> None:
+    x, w, b = normal(shape), normal((72, shape[1], 3, 3)), normal((72,))
+    more = normal((shape[0], 72, *shape[2:]))
+    how = {"padding": 1, "activation": "relu", "addend": more}
+    given = (each.astype(np.float64) for each in (x, w, b))
+    wanted = nn.conv2d(*given, **how | {"addend": more.astype(np.float64)})
+    packed = nn.prepack(nn.conv2d, w, tolerance=tolerance)
+    for windows in (w, packed):
+        found = nn.conv2d(x, windows, b, tolerance=tolerance, **how)
+        error = np.abs(found - wanted)
+        assert error.max() <= tolerance * np.abs(wanted).max()
+        assert error.any(), "the sums are the direct ones"
+    held = more.copy()
+    again = nn.conv2d(x, packed, b, out=held, **how | {"addend": held})
+    np.testing.assert_array_equal(again, found)
+    with pytest.raises(ShapeError, match="addend has shape"):
+        nn.conv2d(x, packed, b, **how | {"addend": more[:1]})
 
 
 def test_gradients() -> None:

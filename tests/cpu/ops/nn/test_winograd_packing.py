@@ -102,3 +102,8 @@ def test_weights_that_are_not_transformed_have_no_definition():
     made = nn.conv2d_winograd.workload(*shapes, outputs=32)
     with pytest.raises(ShapeError, match=r"\(1, 9, 17, 32\), packed for 32 outputs"):
         nn.conv2d_winograd.function(made)
+
+
+def test_arguments_in_another_order_are_said_briefly(windows):
+    with pytest.raises(ArgumentError, match=r"^ndarray takes no packed weight; nn"):
+        nn.prepack(windows, nn.conv2d)
