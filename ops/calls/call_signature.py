@@ -74,7 +74,7 @@ def refuse(
     """Raise a precise error if a call's arguments do not match its signature.
 
     Raises:
-        ArgumentError: one is missing, or unknown to the operator.
+        ArgumentError: one is missing, given twice, unknown or too many.
         TargetError: the target cannot be part of a cache key.
     """
     target = kwargs.get("target")
@@ -94,14 +94,23 @@ def refuse(
     except TypeError:
         places = [p.name for p in op.parameters if not p.keyword]
         placed = {*places[: len(args)]}
+        twice = [n for n in places if n in placed and n in kwargs]
+        if twice:
+            raise ArgumentError(
+                f"{op.id} has {', '.join(twice)} by position and by name; the order is "
+                f"{', '.join(places)}"
+            ) from problem
         given = placed | {*kwargs}
         missing = [n for n, p in known.items() if p.needed and n not in given]
         others = (placed | {*missing}) - {*op.spec.arrays}
         if missing and (others or op.spec.keys):
             said = (f"{n}=" if known[n].keyword else n for n in missing)
             raise ArgumentError(f"{op.id} needs {', '.join(said)}") from problem
-        arrays, count = ", ".join(op.spec.arrays), len(op.spec.arrays)
+        many = len(args) > len(places)
+        taken = places if many else [*op.spec.arrays]
+        of = "array" if {*taken} <= {*op.spec.arrays} else "argument"
+        got = len(args) if many else len(given & {*taken})
         raise ArgumentError(
-            f"{op.id} takes {count} array{'s' * (count != 1)} ({arrays}), "
-            f"got {len(args)}"
+            f"{op.id} takes {len(taken)} {of}{'s' * (len(taken) != 1)} "
+            f"({', '.join(taken)}), got {got}"
         ) from problem

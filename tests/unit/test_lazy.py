@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import importlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tensorlang import lazy
+from tensorlang.gc_pause import gc_paused
 
 FILES = {
     "lazy_package/__init__.py": """
@@ -31,6 +33,8 @@ with lazy.modules(__name__):
 import json
 """,
     "lazy_plain.py": "import json\n",
+    "lazy_rest.py": "import gc\ngc.disable()\n",
+    "lazy_rare.py": "import gc\ngc.set_threshold(5000)\n",
 }
 
 
@@ -83,3 +87,46 @@ def test_an_error_meanwhile_restores_imports():
     with pytest.raises(ZeroDivisionError), lazy.modules(__name__):
         _ = 1 / 0
     assert builtins.__import__ is usual
+
+
+@pytest.fixture
+def _collector():
+    was, thresholds = gc.isenabled(), gc.get_threshold()
+    gc.enable()
+    gc.set_threshold(700)
+    yield
+    gc.set_threshold(*thresholds)
+    (gc.enable if was else gc.disable)()
+
+
+@pytest.mark.usefixtures("_collector")
+def test_what_an_import_asks_of_the_collector_lasts():
+    lazy.imported("lazy_rest")
+    assert not gc.isenabled()
+    assert gc.get_threshold()[0] == 700
+    lazy.imported("lazy_rare")
+    assert gc.get_threshold()[0] == 5000
+
+
+@pytest.mark.usefixtures("_collector")
+def test_nothing_is_collected_in_pauses_which_may_overlap():
+    seen: list[str] = []
+
+    def note(phase: str, _: object) -> None:
+        seen.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        one, other = gc_paused(), gc_paused()
+        one.__enter__()
+        other.__enter__()
+        assert gc.isenabled()
+        kept = [[index] for index in range(5000)]
+        assert not seen
+        one.__exit__(None, None, None)
+        other.__exit__(None, None, None)
+        kept += [[index] for index in range(5000)]
+        assert seen
+    finally:
+        gc.callbacks.remove(note)
+    assert gc.get_threshold()[0] == 700

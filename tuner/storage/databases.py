@@ -112,7 +112,7 @@ def named(url: str) -> Iterator[None]:
     shown = redacted(url)
     try:
         yield
-    except RecordError:
+    except (RecordError, TuningError):
         raise
     except ImportError as problem:
         raise TuningError(
@@ -185,7 +185,11 @@ def _advice(url: str) -> str:
 
 
 def resolved(url: str) -> str:
-    """A storage's URL with the whole path of its SQLite file, if it has one."""
+    """A storage's URL with the whole path of its SQLite file, if it has one.
+
+    Raises:
+        TuningError: invalid URL, or a URL within it that names no file.
+    """
     path = _file(url)
     if path is None:
         return url
@@ -196,16 +200,28 @@ def resolved(url: str) -> str:
 
 @cache
 def _file(url: str) -> Path | None:
-    """The SQLite file of a URL; with `uri=true`, what it names is a URL itself."""
-    if not re.match(r"sqlite(\+\w+)?:", url) or is_in_memory(url):
+    """The SQLite file of a URL; with `uri=true`, what it names may be a URL itself."""
+    if not re.match(r"sqlite(\+\w+)?:", url):
         return None
-    read = sqlalchemy.make_url(url)
+    with named(url):
+        read = sqlalchemy.make_url(url)
+        is_uri = _is_uri(read)
     name = str(read.database)  # which decodes %20
-    return Path(unquote(urlsplit(name).path) if _is_uri(read) else name)
+    path = unquote(urlsplit(name).path) if is_uri else name
+    if not is_in_memory(url) and path:
+        return Path(path)
+    if is_uri:  # SQLAlchemy may make a new database for each connection
+        raise TuningError(
+            f"storage {redacted(url)} names no file, so that nothing would be "
+            "kept; give one, such as sqlite:///trials.db"
+        )
+    return None
 
 
 def _is_uri(read: sqlalchemy.URL) -> bool:
-    return bool(sqlalchemy.util.asbool(read.query.get("uri", "false")))
+    """Whether SQLite takes the name of the file for a URL."""
+    asked = sqlalchemy.util.asbool(read.query.get("uri", "false"))
+    return bool(asked) and str(read.database).startswith("file:")
 
 
 def identity(url: str) -> tuple[int, int] | None:
@@ -277,7 +293,7 @@ def _with_driver(url: str) -> str:
 
 def _checked_folder(path: Path) -> None:
     """Make the folder of the default storage; another one must be there."""
-    if path == default_file():
+    if path.resolve() == default_file().resolve():
         path.parent.mkdir(parents=True, exist_ok=True)
     elif not path.parent.exists():
         raise RecordError(

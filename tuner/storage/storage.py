@@ -48,7 +48,8 @@ class Trials:
     """The trials of one study.
 
     Args:
-        url: An Optuna storage URL, such as `sqlite:///trials.db`.
+        url: An Optuna storage URL, such as `sqlite:///trials.db`; a relative path is of
+            the working directory now, wherever that is later.
         study: The study's name; long ones are cut.
         about: What is tuned and where, which is kept with the study.
 
@@ -64,7 +65,7 @@ class Trials:
     """
 
     def __init__(self, url: str, study: str, about: About | None = None) -> None:
-        self._url, self._name = url, study[:LONGEST_NAME]
+        self._url, self._name = databases.resolved(url), study[:LONGEST_NAME]
         self._about = about.to_json() if about else ""
         self._connected: tuple[Engine, int] | None = None
         self.trouble = ""

@@ -95,6 +95,12 @@ def test_algorithms_are_definitions_of_their_own():
     ("call", "says"),
     [
         (lambda: scaled_sum(A), "takes 2 arrays (x, y), got 1"),
+        (lambda: scaled_sum(x=A), "takes 2 arrays (x, y), got 1"),
+        (lambda: scaled_sum(A, B, A), "takes 2 arrays (x, y), got 3"),
+        (
+            lambda: scaled_sum(A, x=B),
+            "has x by position and by name; the order is x, y",
+        ),
         (lambda: scaled_sum(A, B, factor=2.0), "has no attribute factor; it has scale"),
         (lambda: parts(A[None], out=(A,)), "has 2 results, out= gives 1"),
         (lambda: scaled_sum(A, 3), "argument 1"),

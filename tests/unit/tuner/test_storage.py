@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -291,6 +292,30 @@ def test_no_error_tells_a_password(url: str, monkeypatch: pytest.MonkeyPatch) ->
     assert "\n" not in said
 
 
+@pytest.mark.parametrize(
+    "call", [databases.resolved, databases.identity, studies.every]
+)
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("sqlite:///x.db?uri=maybe", "is not a database URL such as .*: .*'maybe'"),
+        ("sqlite:///file::memory:?uri=true", "names no file"),
+        ("sqlite:///file:x?mode=memory&cache=shared&uri=true", "names no file"),
+        ("sqlite:///file:?uri=true", "names no file"),
+    ],
+)
+def test_every_caller_refuses_a_url_that_is_wrong(
+    call: Callable[[str], object], url: str, said: str, spooled: Path
+) -> None:
+    with pytest.raises(TuningError, match=f"^storage .*{said}"):
+        call(url)
+    with pytest.raises(TuningError, match=f"^storage .*{said}"):
+        Trials(url, "study")
+    with pytest.raises(TuningError, match=f"^storage .*{said}"):
+        spool.keep(url, "study", Told(row(), -1))
+    assert not spooled.exists() or not list(spooled.iterdir())
+
+
 def test_a_missing_driver_is_named() -> None:
     with pytest.raises(TuningError, match="needs a driver that is not installed"):
         Trials("mssql+pyodbc://me:word@host/db", "study")
@@ -336,6 +361,7 @@ def test_every_form_of_a_url_is_of_one_file(form: str, tmp_path: Path) -> None:
     assert databases.identity(url) == databases.identity(plain)
     assert databases.identity(databases.resolved(url)) == databases.identity(url)
     assert len(studies.every(url)) == 1
+    Trials(databases.resolved(url), "study").close()
     file.rename(tmp_path / "kept")
     with pytest.raises(RecordError, match=f"there is no {file}"):
         studies.every(url)
@@ -397,6 +423,16 @@ def test_the_default_is_a_file_of_the_users(
     assert (tmp_path / "tensorlang" / "tuning.db").exists()
 
 
+def test_the_default_may_be_in_a_folder_of_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "link"))
+    Trials(default_url(), "study").add(row())
+    assert (tmp_path / "data" / "tensorlang" / "tuning.db").exists()
+
+
 @pytest.mark.parametrize("folder", ["d%20x", "d?y", "d #z"])
 def test_the_default_may_have_special_characters(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -417,6 +453,22 @@ def test_a_relative_path_is_that_of_its_folder(
     monkeypatch.chdir(tmp_path / "other")
     assert spool.kept("sqlite:///trials.db", "study") == []
     assert len(list(spooled.glob("*/*.json"))) == 1
+
+
+def test_a_run_keeps_its_file_when_the_working_directory_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "one")
+    trials = Trials("sqlite:///trials.db", "study")
+    trials.add(row(0))
+    monkeypatch.chdir(tmp_path / "other")
+    trials.add(row(1))
+    trials.close()
+    assert not list(Path.cwd().iterdir())
+    url = f"sqlite:///{tmp_path}/one/trials.db"
+    assert list(Trials(url, "study").finished()) == [row(0), row(1)]
 
 
 def test_a_long_name_of_a_study_is_cut_and_found_again(url: str) -> None:

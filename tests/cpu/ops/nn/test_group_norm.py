@@ -50,6 +50,13 @@ def test_bad_calls():
             nn.group_norm(x, 2, *weights)
     with pytest.raises(ArgumentError, match="group_norm_grad needs groups"):
         nn.group_norm_grad(x, x)
+    said = "_grad has groups by position and by name; the order is dy, x, groups, wei"
+    with pytest.raises(ArgumentError, match=said):
+        nn.group_norm_grad(x, x, w, w, groups=2)
+    with pytest.raises(
+        ArgumentError, match=r"takes 6 arguments \(dy, .*, eps\), got 7"
+    ):
+        nn.group_norm_grad(x, x, 2, w, w, 1e-5, x)
     assert nn.group_norm(x[:0], 2, w, w).shape == (0, 6, 5)
 
 
