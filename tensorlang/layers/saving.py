@@ -19,6 +19,7 @@ import numpy as np
 from tensorlang import onnx
 from tensorlang.errors import ArgumentError, GraphError, TensorlangError, WeightError
 from tensorlang.graph.networks.weights import fill
+from tensorlang.graph.passes.approximation import checked
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.layers import optimizers
 from tensorlang.layers.trainer import LOSSES, Loss
@@ -133,6 +134,7 @@ def load(
         ShapeError, DTypeError: names the node that does not fit.
         WeightError: names what is missing, unused or has the wrong shape or dtype.
     """
+    checked(tolerance)
     program = onnx.load(path, largest=largest)
     if not program.specs:
         raise GraphError(f"{program.name} has no inputs: its results are constant")
@@ -140,7 +142,7 @@ def load(
     states, extras = _states(path) if program.note else ({}, {})
     model = made(program)
     if tolerance is None:
-        tolerance = program.note.get("tolerance")
+        tolerance = checked(program.note.get("tolerance"))
     given: dict[str, Any] = {
         "autocast": program.note.get("autocast"),
         "tolerance": tolerance,

@@ -50,6 +50,7 @@ Where: TypeAlias = targets.Target | str | ahead.Noting | None
 Target: TypeAlias = Where | Mapping[str, Where]  # or a mapping from layer to device
 
 _VIEWS: Final = {"let", "element"}
+_SMALL: Final = 64  # bytes of the largest array that is told by its contents
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +64,7 @@ class Bound:
     nodes: list[Node] = field(default_factory=list)  # node of each step
     # kernels that depend on constants alone, run when it is bound
     once: list[Step] = field(default_factory=list)
-    kept: int = 0  # bytes of what they compute for other kernels
+    kept: int = 0  # bytes of what they compute
     workspace: int = 0  # bytes of intermediate values, including those inside loops
     # objects kept alive as long as this one
     held: list[object] = field(default_factory=list)
@@ -246,7 +247,10 @@ class Binder:
     # --------------------------------------------------------------- memory
 
     def _allocate(self) -> None:
-        """Allocate one block for all tensors computed by nodes."""
+        """Allocate constants for all programs, and one block for the other tensors."""
+        for node in self.graph.nodes:
+            if node.results and self.constant.issuperset(node.results):
+                self._share(node)
         owners, lives = self._lifetimes()
         offsets, size = placed(lives)
         block = buffers.empty((size,), np.dtype(np.uint8))
@@ -258,6 +262,40 @@ class Binder:
             part = block[offset : offset + life.size].view(spec.numpy)
             self.at[value] = part.reshape(at_sizes(spec.shape, {}))
 
+    def _share(self, node: Node) -> None:
+        """Take what a node computes of constants from the store, or put it there."""
+        owned = [] if _is_view(node) else self._owned(node)
+        for number, value in enumerate(owned):
+            spec = value.spec.at(self.sizes)
+            assert isinstance(spec, TensorSpec)
+            key = repr(_target_of(node, self.target)), self._identity(node), number
+            if key not in self.store:
+                array = buffers.empty(at_sizes(spec.shape, {}), spec.numpy)
+                self.store.setdefault(key, (array,))
+            (self.at[value],) = self.store[key]
+            self.made.kept += self.at[value].nbytes
+
+    def _identity(self, given: Node | Value) -> Hashable:
+        """What is equal for equal constants of programs with the same weights.
+
+        Arrays are told by their place: as long as two programs live, so do theirs.
+        """
+        if isinstance(given, Value) and (given in self.at or given.node is None):
+            array = self.storage(given)
+            small = array.nbytes <= _SMALL
+            place = array.tobytes() if small else array.ctypes.data
+            return place, array.shape, array.dtype.str
+        node = given.node if isinstance(given, Value) else given
+        assert node is not None
+        nest = node.args, tuple(sorted(node.kwargs.items()))
+        return node.id, repr(at_sizes(map_values(nest, self._identity), self.sizes))
+
+    def _owned(self, node: Node) -> list[Value]:
+        """The results of a node that need memory of their own."""
+        return [
+            v for v in node.results if not isinstance(v, Key) and node.id != "zeros"
+        ]
+
     def _lifetimes(self) -> tuple[list[Value], list[Lifetime]]:
         roots: dict[Value, Value] = {}
         first: dict[Value, int] = {}
@@ -265,15 +303,15 @@ class Binder:
         for number, node in enumerate(self.graph.nodes):
             for value in node.inputs:
                 last[roots.get(value, value)] = number
-            for value in node.results:
-                if _is_view(node):
-                    (of, *_) = values_in(node.args)
-                    roots[value] = roots.get(of, of)
-                elif not isinstance(value, Key) and node.id != "zeros":
-                    first[value] = last[value] = number
-        for value in (*self.graph.outputs, *self.constant):
+            if _is_view(node):
+                (of, *_) = values_in(node.args)
+                roots |= dict.fromkeys(node.results, roots.get(of, of))
+            else:
+                own = [v for v in self._owned(node) if v not in self.at]
+                first |= dict.fromkeys(own, number)
+                last |= dict.fromkeys(own, number)
+        for value in self.graph.outputs:
             last[roots.get(value, value)] = len(self.graph.nodes)
-        first.update((value, 0) for value in first if value in self.constant)
         owners = list(first)
         return owners, [
             Lifetime(_bytes(value.spec.at(self.sizes)), first[value], last[value])

@@ -9,6 +9,7 @@ import pytest
 
 from tensorlang.errors import ArgumentError
 from tensorlang.graph import Context, Network, TensorSpec
+from tensorlang.graph.networks.leaves import Weight
 from tensorlang.layers import Conv2D, Layer, Model, Sequential
 from tensorlang.ops import nn, random
 
@@ -44,6 +45,11 @@ def ids(net: Network, batch: int = 2) -> list[str]:
     return [node.id for node in Context(net, batch).bound.nodes]
 
 
+def of_size(net: Network, size: int) -> list[np.ndarray]:
+    """The arrays of so many bytes that programs keep of frozen weights."""
+    return [a for kept in net.edition.kept.values() for a in kept if a.nbytes == size]
+
+
 def test_constant_windows_are_transformed_once() -> None:
     exact, fast = network(None), network(TOLERANCE)
     for net in (exact, fast):
@@ -73,6 +79,29 @@ def test_new_weights_are_transformed_anew() -> None:
         assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
 
 
+def test_transformed_windows_are_shared_by_contexts_and_convolutions() -> None:
+    size = 4 * 36 * 2 * 65 * 32  # F(4, 3): points, strips of outputs, padded inputs
+    net = network(TOLERANCE)
+    net.freeze()
+    first, second = Context(net, 2), Context(net, 7)
+    assert first.kept >= 2 * size
+    assert len(of_size(net, size)) == 2
+    x = images(7)
+    np.testing.assert_array_equal(second(x)[:2], first(x[:2]))
+
+    windows = np.random.default_rng(1).standard_normal((64, 64, 3, 3), np.float32)
+    w = Weight(TensorSpec(windows.shape), "w", lambda *_: windows)
+
+    def twice(x):
+        y = nn.conv2d(x, w, padding=1)
+        return nn.conv2d(y, w, padding=1)
+
+    shared = Network(twice, TensorSpec(("batch", 64, 28, 28)), tolerance=TOLERANCE)
+    shared.freeze()
+    Context(shared, 2)
+    assert len(of_size(shared, size)) == 1
+
+
 @pytest.mark.parametrize("tolerance", [0.0, 2.0**-20])
 def test_a_small_tolerance_changes_nothing(tolerance) -> None:
     exact, fast, x = network(None), network(tolerance), images()
@@ -92,8 +121,11 @@ def test_weights_that_change_and_other_types_stay_exact() -> None:
 
 @pytest.mark.parametrize("wrong", [-1e-3, math.nan, math.inf, "high", True, [1e-3]])
 def test_what_is_no_error_is_refused(wrong) -> None:
-    with pytest.raises(ArgumentError, match=r"tolerance is None or a relative error"):
+    said = r"tolerance is None or a relative error"
+    with pytest.raises(ArgumentError, match=said):
         network(wrong)
+    with pytest.raises(ArgumentError, match=said):
+        Model.load("net.onnx", tolerance=wrong)
 
 
 def test_files_keep_it_and_callers_override_it(tmp_path) -> None:
