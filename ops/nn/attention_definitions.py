@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.frozen import frozen
 from tensorlang.ops.nn.attention_masks import Mask
+
+_WIDEST: Final = 1 << 62  # no array has as many keys
 
 
 @frozen
@@ -30,7 +33,8 @@ class Problem:
     causal: bool  # whether keys after a query's position are hidden
     shift: ir.Expr  # position of query 0
     scale: float  # factor of the scores
-    # number of keys that a query sees up to its position; None for all
+    # number of keys that a query sees up to its position, at most 2^62, so that a
+    # position plus a window fits i64; None for all
     window: int | None
     mask: Mask | None  # mask of the scores; None for none
 
@@ -74,7 +78,7 @@ class Problem:
             bool(causal),
             ir.as_expr(n - m if causal == "lower_right" else 0),
             1 / math.sqrt(depth or 1) if scale is None else scale,
-            window,
+            None if window is None else min(window, _WIDEST),
             held,
         )
 

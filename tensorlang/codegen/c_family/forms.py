@@ -11,23 +11,24 @@ not overflow, and division truncates. `form` selects how an operation is written
     call      a function of the prelude, or of the language
 
 Operations that are proven not to wrap are infix, as are shifts by less than the width.
-So are the sums of products that are indices: they are over the integers, since an index
-outside of its array is an error. Those that depend on data are computed before a check.
+So are sums of products, of loop variables and sizes of arrays, that are used in indices
+only: they are over the integers, since an index outside of its array is an error. What
+is also compared or stored may wrap, and so may what depends on data or on scalars that
+are no array's size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import ACCESSES
-from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.integers.bounds import Known, Range, ranges_in
 from tensorlang.ir.integers.intervals import within
 from tensorlang.ir.integers.node_intervals import node_interval
-from tensorlang.ir.visit import children, nodes_of, walk
+from tensorlang.ir.visit import children, walk
 
 SYMBOLS: Final = {
     "add": "+",
@@ -62,28 +63,89 @@ _RING: Final = ("add", "sub", "mul")
 _CLOSED: Final = (6, 7, 8, 11)
 
 
-def _terms_of_indices(body: ir.Node) -> set[ir.Expr]:
-    """The i64 sums and products that make up indices, of loops and sizes alone."""
-    lets = {let.var: let.value for let in nodes_of(body, ir.Let)}
-    found: set[ir.Expr] = set()
-    accesses = (node for node in walk(body) if isinstance(node, ACCESSES))
-    pending = [index for access in accesses for index in access.indices]
-    while pending:
-        expr = pending.pop()
-        expr = expr.base if isinstance(expr, ir.Ramp) else expr
-        if expr in found or expr.dtype != i64:
-            continue
-        if isinstance(expr, ir.Var) and expr in lets:
-            found.add(expr)
-            pending.append(lets[expr])
-        elif isinstance(expr, ir.Binary) and expr.op in _RING:
-            found.add(expr)
-            pending += (expr.a, expr.b)
-    data: set[ir.Var] = set()  # what arrays hold, and what is computed from it
-    for var, value in lets.items():
-        if reads(value) or not data.isdisjoint(free_vars(value)):
-            data.add(var)
-    return {e for e in found if not reads(e) and data.isdisjoint(free_vars(e))}
+class _Uses:
+    """Where the expressions of a kernel are used.
+
+    Attributes:
+        terms: The i64 sums, products and names that make up indices.
+        values: What is used otherwise: stored, in conditions, as extents, in quotients.
+    """
+
+    def __init__(self, body: ir.Node, sizes: Mapping[ir.Var, Range]) -> None:
+        defined: dict[ir.Var, list[ir.Expr]] = {}
+        for var, ends in sizes.items():
+            if None not in ends:
+                defined[var] = [end for end in ends if isinstance(end, ir.Expr)]
+        self._defined = defined
+        self._plain: dict[ir.Expr, bool] = {}
+        indices: list[ir.Expr] = []
+        values: list[ir.Node] = []
+        for node in walk(body):
+            if isinstance(node, (ir.Let, ir.For)):
+                expr = node.value if isinstance(node, ir.Let) else node.extent
+                bound = isinstance(node, ir.For) and node.kind == "bound"
+                # indices of threads and blocks are small, whatever their number is
+                defined.setdefault(node.var, []).extend(() if bound else (expr,))
+                if isinstance(node, ir.For) or node.var.dtype != i64:
+                    values.append(expr)
+            elif isinstance(node, (ir.Stmt, ir.Load)):
+                own = node.indices if isinstance(node, ACCESSES) else ()
+                indices += own
+                values += [e for e in children(node) if not any(e is i for i in own)]
+        self.terms = self._terms(indices, values)
+        self.values = self._values(values)
+
+    def _terms(self, pending: list[ir.Expr], values: list[ir.Node]) -> list[ir.Expr]:
+        """The terms of indices, inner ones last; other parts are added to `values`."""
+        found: dict[ir.Expr, None] = {}
+        while pending:
+            expr = pending.pop()
+            expr = expr.base if isinstance(expr, ir.Ramp) else expr
+            if expr in found:
+                continue
+            if isinstance(expr, ir.Var) and expr.dtype == i64:
+                found[expr] = None
+                pending += self._defined.get(expr, ())
+            elif isinstance(expr, ir.Binary) and expr.op in _RING and expr.dtype == i64:
+                found[expr] = None
+                pending += (expr.a, expr.b)
+            else:
+                values.append(expr)
+        return [*found]
+
+    def _values(self, pending: list[ir.Node]) -> set[ir.Node]:
+        found: set[ir.Node] = set()
+        while pending:
+            node = pending.pop()
+            if not isinstance(node, ir.Expr) or node in found:
+                continue
+            found.add(node)
+            if isinstance(node, ir.Var):
+                pending += self._defined.get(node, ())
+            elif not isinstance(node, ir.Load):  # its parts are visited on their own
+                pending += children(node)
+        return found
+
+    def plain(self, node: ir.Node, fits: Callable[[ir.Binary], bool]) -> bool:
+        """Whether an expression is of loops and sizes, and only indices may overflow.
+
+        Args:
+            node: The expression.
+            fits: Whether a sum or product is proven not to wrap.
+        """
+        if not isinstance(node, ir.Expr) or isinstance(node, (ir.Load, ir.Call)):
+            return False
+        found = self._plain.get(node)
+        if found is None:
+            parts: Iterable[ir.Node] = children(node)
+            found = True
+            if isinstance(node, ir.Var):  # a scalar argument is data
+                found, parts = node in self._defined, self._defined.get(node, ())
+            elif isinstance(node, ir.Binary) and node.op in _RING:
+                found = node not in self.values or fits(node)
+            found = found and all(self.plain(part, fits) for part in parts)
+            self._plain[node] = found
+        return found
 
 
 class Facts:
@@ -91,12 +153,14 @@ class Facts:
 
     def __init__(self, body: ir.Node, sizes: Mapping[ir.Var, Range]) -> None:
         self.known = Known(ranges_in(body, sizes))
-        self._indices = _terms_of_indices(body)
+        uses = _Uses(body, sizes)
+        self._indices = {e for e in uses.terms[::-1] if uses.plain(e, self._proven)}
 
     def fits(self, expr: ir.Binary | ir.Unary) -> bool:
         """Whether an integer operation does not wrap."""
-        if expr in self._indices:
-            return True
+        return expr in self._indices or self._proven(expr)
+
+    def _proven(self, expr: ir.Binary | ir.Unary) -> bool:
         parts = [part for part in children(expr) if isinstance(part, ir.Expr)]
         if expr.dtype == i64 and all(map(self.known.exact, (expr, *parts))):
             return True

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from tensorlang import targets
+from tensorlang import build, targets
 from tensorlang.codegen.c_family.render import render
 from tensorlang.codegen.simt.indices import MOST_BYTES, size_bounds
 from tensorlang.codegen.simt.lower import lower
+from tensorlang.errors import TargetError
 from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Binary, Cast, For, Let, Var
@@ -113,6 +114,69 @@ def batches(
 @pytest.mark.parametrize(("row", "plain"), [("b // m", True), ("ids[b % m]", False)])
 def test_an_index_is_over_the_integers_unless_data_decides(row, plain):
     source = render(lower(parse(BATCHES.format(row=row)), GPU), GPU)
+    assert ("(u64)" not in source) == plain
+
+
+SCALED = """
+def scaled(y: Out[i64[256]], q: Out[i64[256]], *, k: i64):
+    for b in bound(1, "block.x"):
+        for t in bound(256, "thread.x"):
+            y[t] = 0
+            q[t] = t * k // k
+            if t * k == t:
+                y[t * k] = 7
+"""
+
+GUARDED = """
+def guarded(y: Out[i64[256]], q: Out[i64[256]], *, k: i64):
+    for b in bound(1, "block.x"):
+        for t in bound(1, "thread.x"):
+            for j in range(256):
+                y[j] = 0
+                q[j] = 0
+            if k > 0:
+                for i in range(64):
+                    at: i64 = i * k
+                    if at >= 0:
+                        if at < 256:
+                            y[at] = 1
+                        if at >= 256:
+                            q[i] = 1
+"""
+
+
+@pytest.mark.parametrize("text", [SCALED, GUARDED], ids=["stored", "guarded"])
+@pytest.mark.parametrize("k", [3, 2**62 + 1, 3 * 2**61])
+def test_what_is_compared_or_of_a_scalar_may_wrap(text, k):
+    function = parse(text)
+    assert "(u64)k" in render(lower(function, GPU), GPU)
+    want = [np.zeros(256, "i8") for _ in range(2)]
+    with np.errstate(over="ignore"):
+        run(function, *want, k=k)
+    try:
+        kernel = build(function, "opencl", store=False)
+    except TargetError as error:
+        pytest.skip(str(error))
+    got = [np.zeros(256, "i8") for _ in range(2)]
+    kernel.launch(*got, k)
+    np.testing.assert_array_equal(got, want)
+
+
+COMPARED = """
+def compared(x: f32[n], z: f32[m], y: Out[f32[n]], *, n: i64, m: i64):
+    for b in bound(16, "block.x"):
+        for t in bound(256, "thread.x"):
+            {condition}
+                y[t * n * m] = 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "plain"), [("if t < n:", True), ("if t * n * m < n:", False)]
+)
+def test_an_index_that_is_compared_may_wrap(condition, plain):
+    text = COMPARED.format(condition=condition)
+    source = render(lower(parse(text), GPU), GPU)
     assert ("(u64)" not in source) == plain
 
 

@@ -97,7 +97,7 @@ def formula(q, k, v, mask=None, *, causal=False, window=None, scale=None, dy=Non
     if causal:
         scores = np.where(key > at, -np.inf, scores)
     if window is not None:
-        far = (key <= at - window) | (key >= at + window)
+        far = abs(key - at) >= window
         scores = np.where(far, -np.inf, scores)
     top = scores.max(-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isinf(top), 0, top))
@@ -163,6 +163,7 @@ def test_types_and_stages(dtype, stages):
         {"causal": True, "window": 20},
         {"window": 5},
         {"causal": "lower_right", "window": 30},
+        {"window": 2**63 - 1},
         {"scale": -0.5},
         {"scale": 0.0},
     ],
@@ -282,6 +283,7 @@ def test_gradients_of_types_and_stages(dtype, stages):
         {"causal": True, "window": 20},
         {"window": 5},
         {"causal": "lower_right", "window": 30},
+        {"window": 2**63 - 1},
         {"scale": -0.5},
         {"scale": 0.0},
     ],

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 EPSILON = {np.float64: 1e-13, np.float32: 3e-6}
 EPSILON |= {np.float16: 2e-3, ml_dtypes.bfloat16: 2e-2}
 MASKS = [(False, None), (True, None), ("lower_right", None), (True, 5), (False, 3)]
+MASKS += [(False, 2**63 - 1)]
 # batch, heads, heads of keys, queries, keys
 LENGTHS = [(1, 4, 2, 70, 90), (2, 3, 1, 130, 77), (1, 2, 2, 65, 200), (3, 2, 2, 9, 9)]
 
@@ -30,8 +31,8 @@ def hidden(m, n, causal, window):
     """Which keys are hidden from which queries."""
     at = np.arange(m)[:, None] + (n - m if causal == "lower_right" else 0)
     key, far = np.arange(n)[None], np.inf if window is None else window
-    after = key > at if causal else key >= at + far
-    return after | (key <= at - far)
+    after = key > at if causal else key - at >= far
+    return after | (at - key >= far)
 
 
 def in_float64(q, k, v, *, causal=False, scale=None, window=None, mask=None):
