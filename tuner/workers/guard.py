@@ -3,7 +3,8 @@
 Run as a script, `guard.py TUNER COMMAND...`, without imports that take long. Linux has
 it inherit processes whose parents ended, also those that left their process group, and
 tells it when the tuner dies; then, and when the worker ends, it kills them all, and
-ends as the worker did.
+ends as the worker did. TUNER is its parent's id, or 0: a guard has a guard, which
+inherits what is left where one of them is killed.
 """
 
 from __future__ import annotations
@@ -110,4 +111,4 @@ def main(tuner: int, command: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main(int(sys.argv[1]) or os.getppid(), sys.argv[2:])

@@ -217,7 +217,7 @@ class WorkerProcess:
         self._errors = errors = opened("ab+")
         self._said = errors.seek(0, os.SEEK_END)
         self._process = subprocess.Popen(  # noqa: S603 - our own modules
-            [*_GUARD, str(os.getpid()), *_WORKER],
+            [*_GUARD, str(os.getpid()), *_GUARD, "0", *_WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

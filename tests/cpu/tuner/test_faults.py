@@ -9,10 +9,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from unittest.mock import Mock
 
 import numpy as np
@@ -196,6 +197,42 @@ def test_a_worker_killed_from_outside_is_not_the_candidate_s_fault(
     assert report.record is not None
 
 
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+def children_of(process: int) -> list[int]:
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(each) for each in listed.split()]
+
+
+DAEMON: Final = """
+import os, subprocess, sys, time
+quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+daemon = subprocess.Popen(["sleep", "60"], start_new_session=True, env={}, **quiet)
+open(sys.argv[1], "w").write(str(daemon.pid) + "\\n")
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("outer", [False, True])
+def test_a_guard_that_is_killed_leaves_no_daemon(outer: bool, tmp_path: Path) -> None:
+    note = tmp_path / "daemon"
+    command = [sys.executable, "-c", DAEMON, str(note)]
+    guards = [*process._GUARD, str(os.getpid()), *process._GUARD, "0", *command]
+    with subprocess.Popen(guards, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        assert wait_until(lambda: note.exists() and note.read_text().endswith("\n"))
+        daemon = Path("/proc") / note.read_text().strip()
+        assert daemon.exists()
+        os.kill(run.pid if outer else children_of(run.pid)[0], signal.SIGKILL)
+        assert wait_until(lambda: not daemon.exists(), 5.0)
+        run.wait(5.0)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits another process")
 def test_too_little_memory_is_not_the_candidate_s_fault(
     user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
@@ -207,10 +244,9 @@ def test_too_little_memory_is_not_the_candidate_s_fault(
     def sent(worker: Worker, request: Mapping[str, Any]) -> None:
         if request.get("do") in ("schedule", "attempt") and len(hit) < 2:
             assert worker._process is not None
-            guard = worker._process.pid
-            children = Path(f"/proc/{guard}/task/{guard}/children").read_text()
+            (guard,) = children_of(worker._process.pid)
             limits = 1 << 20, resource.RLIM_INFINITY
-            resource.prlimit(int(children.split()[0]), resource.RLIMIT_AS, limits)
+            resource.prlimit(children_of(guard)[0], resource.RLIMIT_AS, limits)
             hit.append(request["do"])
         send(worker, request)
 

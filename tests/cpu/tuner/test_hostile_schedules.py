@@ -129,7 +129,7 @@ def test_what_a_schedule_prints_and_starts_ends_before_the_next_candidate(
     name = user_operator("slow", *HARMLESS, "fast")
     seen, counts = tuned(name, storage, tmp_path, {*HARMLESS, "fast"})
     assert {way: seen[way].status for way in seen} == dict.fromkeys(seen, "ok")
-    assert counts == [2] * len(counts)  # a worker and its guard
+    assert counts == [3] * len(counts)  # a worker, its guard and the guard's
     assert capfd.readouterr().out == ""
 
 
