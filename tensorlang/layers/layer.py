@@ -126,8 +126,15 @@ class Layer:
             trainable: Whether training updates it.
 
         Raises:
+            ArgumentError: the initialiser is none.
             ShapeError: the shape changed, or is symbolic.
         """
+        if not callable(initial):
+            raise ArgumentError(
+                f"layer {path()!r} ({call_site()}): the {name} of "
+                f"{type(self).__name__} is begun by an initialiser such as "
+                f"layers.initializers.Zeros(), or left out by None, not {initial!r:.80}"
+            )
         if any(isinstance(extent, Dim) for extent in shape):
             raise ShapeError(
                 f"layer {path()!r} ({call_site()}): {type(self).__name__} needs a "

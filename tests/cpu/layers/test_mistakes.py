@@ -74,6 +74,11 @@ WRONG = {
         WeightError,
         r"weight '0.weight' is f32\[3, 8\], and its initialiser makes float32\[2\]",
     ),
+    "a bias that is false": (
+        lambda: model(Dense(3, bias=False)),
+        ArgumentError,
+        r"layer '0' .*: the bias of Dense is .* or left out by None, not False",
+    ),
     "an activation that is none": (
         lambda: model(Dense(4, 3)),
         ArgumentError,
