@@ -18,7 +18,6 @@ import numpy as np
 
 from tensorlang import onnx
 from tensorlang.errors import ArgumentError, GraphError, TensorlangError, WeightError
-from tensorlang.graph.networks.weights import fill
 from tensorlang.graph.passes.approximation import checked
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.layers import optimizers
@@ -37,6 +36,7 @@ INSTALL: Final = "pip install 'tensorlang[onnx]'"
 Arrays: TypeAlias = dict[str, np.ndarray]
 Extras: TypeAlias = "Mapping[str, ArrayLike]"
 EXTRA: Final = "extra."
+STATE: Final = "state."
 
 
 def _safetensors() -> Any:
@@ -72,7 +72,7 @@ def save(
         raise ArgumentError(f"a model is saved as a file.onnx, not {os.fspath(path)!r}")
     library = _safetensors()
     network, trainer = model.network, model.trainer_or_none
-    held = {f"state.{name}": array for name, array in network.get_states().items()}
+    held = {STATE + name: array for name, array in network.get_states().items()}
     narrow = network.autocast and network.autocast.name
     said: dict[str, object] = {
         "trained": trainer is not None,
@@ -174,9 +174,8 @@ def _restore(model: Model, states: Mapping[str, np.ndarray]) -> None:
         weights = {f"weight.{k}": v for k, v in model.network.weights.items()}
         trainer.set_states(dict(states) | weights)
     elif states:
-        own = {k: v for k, v in states.items() if k.startswith("state.")}
-        held = {f"state.{k}": v for k, v in model.network.states.items()}
-        fill(held, own, "state")
+        own = {k: v for k, v in states.items() if k.startswith(STATE)}
+        model.network.set_states({k.removeprefix(STATE): v for k, v in own.items()})
 
 
 def _states(path: str | os.PathLike[str]) -> tuple[Arrays, Arrays]:

@@ -34,7 +34,7 @@ from tensorlang.graph.passes.threading import refs_of, thread
 from tensorlang.graph.program import Body, Graph, trace
 from tensorlang.graph.references import Ref
 from tensorlang.graph.scopes import mode, training
-from tensorlang.graph.specs import Spec, TensorSpec
+from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
 from tensorlang.notebooks import card
 from tensorlang.ops import random
 
@@ -195,23 +195,35 @@ class Network:
         Raises:
             WeightError: names what is missing, unused or has the wrong shape or dtype.
         """
-        frozen = [each for each in self.weights.values() if not each.flags.writeable]
+        self._fill(self.weights, given, "weight")
+
+    def _fill(
+        self, held: dict[str, np.ndarray], given: Mapping[str, ArrayLike], kind: str
+    ) -> None:
+        """Copy arrays in, also into frozen ones; what depends on these is then old."""
+        frozen = [each for each in held.values() if not each.flags.writeable]
         for array in frozen:
             array.flags.writeable = True
         try:
-            fill(self.weights, given, "weight")
+            fill(held, given, kind)
         finally:
             for array in frozen:
                 array.flags.writeable = False
             self.edition.number += 1
 
     def freeze(self) -> None:
-        """Fix the weights for inference: only `set_weights` changes them from now on.
+        """Fix weights and states: only `set_weights` and `set_states` change them now.
 
-        Their arrays become read-only. What depends on them alone, such as weights in
-        the order in which a kernel reads them, is computed once and kept.
+        Their arrays become read-only, but for keys. What depends on them alone, such as
+        weights in the order in which a kernel reads them or times the scale of a batch
+        norm, is computed once and kept.
         """
-        for array in self.weights.values():
+        states = [
+            array
+            for path, array in self.states.items()
+            if not isinstance(self.places[path].spec, KeySpec)
+        ]
+        for array in (*self.weights.values(), *states):
             array.flags.writeable = False
         self._contexts.clear()
 
@@ -225,7 +237,7 @@ class Network:
         Raises:
             WeightError: names what is missing, unused or has the wrong shape or dtype.
         """
-        fill(self.states, given, "state")
+        self._fill(self.states, given, "state")
 
     # -------------------------------------------------------------------- use
 

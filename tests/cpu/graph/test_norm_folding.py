@@ -8,6 +8,7 @@ import pytest
 from tensorlang.graph import Context, Graph, Network, TensorSpec, cond, loop, trace
 from tensorlang.graph.networks.leaves import Weight
 from tensorlang.graph.passes.norm_folding import fold_norms
+from tensorlang.layers import BatchNorm, Conv2D, Layer, Model
 from tensorlang.ops import math, nn
 
 RNG = np.random.default_rng(11)
@@ -58,6 +59,39 @@ def test_a_frozen_network_runs_one_convolution(layout, bias, affine) -> None:
     again = network(layout, bias=bias, affine=affine)
     again.set_weights(net.get_weights())
     np.testing.assert_allclose(net(x), again(x), rtol=1e-5, atol=1e-5)
+
+
+class Residual(Layer):
+    """A residual block of layers, whose batch norms have running moments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolutions = [Conv2D(16, (3, 3), padding=1) for _ in range(2)]
+        self.norms = [BatchNorm(axis=1) for _ in range(2)]
+
+    def apply(self, x):
+        (first, second), (one, two) = self.convolutions, self.norms
+        y = two(second(nn.relu(one(first(x)))))
+        return nn.relu(y + x)
+
+
+def test_running_moments_of_frozen_networks_are_folded_too(tmp_path) -> None:
+    x = RNG.normal(size=(3, 16, 9, 9)).astype(np.float32)
+    model = Model(Residual()).compile(TensorSpec(("batch", 16, 9, 9)), loss="mse")
+    for _ in range(3):
+        model.train_one_batch(x, x + 1)
+    wanted = model(x)
+    model.save(tmp_path / "net.onnx")
+    loaded = Model.load(tmp_path / "net.onnx", train=False)
+    made = [each for each in ids(loaded.network) if each != "nn.transpose"]
+    assert made == ["nn.conv2d", "nn.conv2d"]
+    np.testing.assert_allclose(loaded(x), wanted, rtol=1e-4, atol=1e-4)
+    changed = {k: 2 * v + 1 for k, v in model.network.get_states().items()}
+    for net in (model.network, loaded.network):
+        net.set_states(changed)
+    np.testing.assert_allclose(loaded(x), model(x), rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="read-only"):
+        next(iter(loaded.network.states.values()))[...] = 0
 
 
 def test_a_result_that_is_used_twice_stays() -> None:
