@@ -48,9 +48,9 @@ def prepack(
     """
     id = getattr(op, "id", None)
     if id not in (CONVOLUTION, _DENSE, _BYTES):
+        given = id or (None if op is None else type(op).__name__)
         raise ArgumentError(
-            f"{id or type(op).__name__} takes no packed weight; nn.dense, "
-            "nn.dense_int8 and nn.conv2d do"
+            f"{given} takes no packed weight; nn.dense, nn.dense_int8 and nn.conv2d do"
         )
     if tolerance is not None and not isinstance(tolerance, (int, float)):
         raise ArgumentError(
