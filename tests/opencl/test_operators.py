@@ -15,8 +15,8 @@ from tensorlang.tuner.correctness.ragged import served_workloads
 SMALLER = {
     "nn.conv2d_winograd": ((1, 64, 30, 30), (2, 36, 65, 32)),
     "nn.conv3d_grad": ((1, 64, 3, 4, 28), (1, 64, 5, 6, 30), (64, 64, 3, 3, 3)),
-    "nn.conv3d_grad_data": ((1, 64, 3, 4, 9), (64, 64, 3, 3, 3)),
-    "nn.conv3d_transpose": ((1, 64, 3, 4, 9), (64, 64, 3, 3, 3)),
+    "nn.conv3d_grad_data": ((1, 64, 3, 4, 11), (64, 64, 3, 3, 3)),
+    "nn.conv3d_transpose": ((1, 64, 3, 4, 11), (64, 64, 3, 3, 3)),
     "nn.dense_int4": ((37, 1024), (512, 512), (512,)),
     "nn.dense_int4_grad": ((13, 1024), (13, 1024), (1024, 512), (1024,)),
 }
