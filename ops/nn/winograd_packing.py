@@ -25,6 +25,7 @@ with lazy.modules(__name__):
 
 
 CONVOLUTION: Final = "nn.conv2d"
+WEIGHTS: Final = "nn.conv2d_winograd_weight"
 _SIDES: Final = {t.points**2: m for m, t in TRANSFORMS.items()}
 
 
@@ -153,7 +154,7 @@ def _windows(shape: Shape) -> tuple[int, int, int, int]:
 
 
 @operator(
-    "nn.conv2d_winograd_weight",
+    WEIGHTS,
     aliases=(),
     shapes=((64, 64, WINDOW, WINDOW),),
     scheduled_as="winograd",

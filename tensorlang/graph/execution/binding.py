@@ -40,8 +40,10 @@ from tensorlang.graph.values import (
     values_in,
 )
 from tensorlang.ops import random
+from tensorlang.ops.elementwise import Elementwise
 from tensorlang.ops.kernels import ahead, kept
 from tensorlang.ops.kernels.first_miss import at_first_miss
+from tensorlang.ops.nn.winograd_packing import WEIGHTS
 from tensorlang.ops.operator import Operator
 from tensorlang.runtime.arrays import buffers
 
@@ -50,7 +52,7 @@ Where: TypeAlias = targets.Target | str | ahead.Noting | None
 Target: TypeAlias = Where | Mapping[str, Where]  # or a mapping from layer to device
 
 _VIEWS: Final = {"let", "element"}
-_SMALL: Final = 64  # bytes of the largest array that is told by its contents
+_SMALL: Final = 64  # bytes of the largest literal that is told by its contents
 
 
 @dataclass(slots=True, eq=False)
@@ -174,6 +176,11 @@ def _build_ahead(
     ahead.build(each for one in noting.values() for each in one.taken())
 
 
+def _writes_once(node: Node) -> bool:
+    """Whether an operator writes each element of its results once."""
+    return isinstance(node.op, Elementwise) or node.id == WEIGHTS
+
+
 def _in_place(arguments: tuple[object, ...], known: Sequence[Storage]) -> bool:
     """Whether a launch works on the program's memory directly, without copies.
 
@@ -247,10 +254,12 @@ class Binder:
     # --------------------------------------------------------------- memory
 
     def _allocate(self) -> None:
-        """Allocate constants for all programs, and one block for the other tensors."""
+        """Take constants that programs share, and one block for the other tensors."""
+        shared: set[Value] = set()
         for node in self.graph.nodes:
-            if node.results and self.constant.issuperset(node.results):
+            if self._may_share(node, shared):
                 self._share(node)
+                shared |= {*node.results}
         owners, lives = self._lifetimes()
         offsets, size = placed(lives)
         block = buffers.empty((size,), np.dtype(np.uint8))
@@ -261,6 +270,17 @@ class Binder:
             assert isinstance(spec, TensorSpec)
             part = block[offset : offset + life.size].view(spec.numpy)
             self.at[value] = part.reshape(at_sizes(spec.shape, {}))
+
+    def _may_share(self, node: Node, shared: AbstractSet[Value]) -> bool:
+        """Whether programs with the same weights share what a node computes of them.
+
+        Each program computes it again, perhaps while another one runs: that changes
+        nothing where every element is written once. Sums may be kept in their results.
+        """
+        constant = bool(node.results) and self.constant.issuperset(node.results)
+        if not constant or not (_is_view(node) or _writes_once(node)):
+            return False
+        return all(value.node is None or value in shared for value in node.inputs)
 
     def _share(self, node: Node) -> None:
         """Take what a node computes of constants from the store, or put it there."""
@@ -279,11 +299,12 @@ class Binder:
         """What is equal for equal constants of programs with the same weights.
 
         Arrays are told by their place: as long as two programs live, so do theirs.
+        Small literals, of which each program has its own, are told by their contents.
         """
         if isinstance(given, Value) and (given in self.at or given.node is None):
             array = self.storage(given)
-            small = array.nbytes <= _SMALL
-            place = array.tobytes() if small else array.ctypes.data
+            literal = isinstance(given, ConstantTensor) and array.nbytes <= _SMALL
+            place = array.tobytes() if literal else array.ctypes.data
             return place, array.shape, array.dtype.str
         node = given.node if isinstance(given, Value) else given
         assert node is not None
@@ -310,8 +331,9 @@ class Binder:
                 own = [v for v in self._owned(node) if v not in self.at]
                 first |= dict.fromkeys(own, number)
                 last |= dict.fromkeys(own, number)
-        for value in self.graph.outputs:
+        for value in (*self.graph.outputs, *self.constant):
             last[roots.get(value, value)] = len(self.graph.nodes)
+        first.update((value, 0) for value in first if value in self.constant)
         owners = list(first)
         return owners, [
             Lifetime(_bytes(value.spec.at(self.sizes)), first[value], last[value])

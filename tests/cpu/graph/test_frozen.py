@@ -174,3 +174,44 @@ def test_threads_use_a_frozen_network_at_once() -> None:
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert not wrong
+
+
+def test_small_weights_that_begin_alike_are_told_apart() -> None:
+    a, b = (weight(np.zeros(4, np.float32), name) for name in "ab")
+
+    def apply(x):
+        return math.add(x, math.exp(a)), math.add(x, math.exp(b))
+
+    net, x = Network(apply, TensorSpec(("batch", 4))), np.zeros((2, 4), np.float32)
+    net.freeze()
+    context = Context(net, 2)
+    context(x)
+    net.set_weights({"a": np.full(4, 1, "f4"), "b": np.full(4, 2, "f4")})
+    first, second = context(x)
+    np.testing.assert_allclose(first, np.full((2, 4), np.e), rtol=1e-6)
+    np.testing.assert_allclose(second, np.full((2, 4), np.e**2), rtol=1e-6)
+
+
+def test_sums_of_weights_are_each_program_s_own() -> None:
+    a, b = weight(floats(8, 16), "a"), weight(floats(16, 8), "b")
+
+    def apply(x):
+        return math.matmul(x, math.add(math.matmul(a, b), 1.0))
+
+    net = Network(apply, TensorSpec(("batch", 8)))
+    net.freeze()
+    contexts = [Context(net, size) for size in (2, 3)]
+    first, second = (
+        {
+            at.ctypes.data
+            for _, given in each.bound.once
+            for at in given
+            if isinstance(at, np.ndarray)
+        }
+        for each in contexts
+    )
+    both = {array.ctypes.data for array in net.weights.values()}
+    assert first & second <= both
+    x = floats(3, 8)
+    wanted = x @ (net.weights["a"] @ net.weights["b"] + 1)
+    np.testing.assert_allclose(contexts[1](x), wanted, rtol=1e-4, atol=1e-4)
