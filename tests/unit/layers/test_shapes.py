@@ -155,7 +155,7 @@ def test_c_a_new_operator_in_sequential_needs_no_further_rule() -> None:
 
     net = Sequential(Dense(12), pairs, Dense(3))
     assert str(net(graph.input(("batch", 5))).spec) == "f32[batch, 3]"
-    assert net.layers[2].weight("weight", (3, 6), None).shape == (3, 6)
+    assert net.layers[2].weight("weight", (3, 6), initializers.Zeros()).shape == (3, 6)
 
 
 def test_a_wrong_shape_at_layer_7_says_so() -> None:
