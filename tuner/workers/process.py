@@ -33,7 +33,8 @@ from tensorlang.workload import Workload
 _LOG: Final = logging.getLogger(__name__)
 _START_SECONDS: Final = 60.0
 _END_SECONDS: Final = 10.0  # busy seconds to end after the pipes are closed
-_STOP_SECONDS: Final = 2.0  # for a guard to end what was started
+_STOP_SECONDS: Final = 10.0  # for guards to end what was started
+_POLL: Final = 0.01  # seconds between two looks at them
 _PAUSES: Final = (0.0, 0.5, 3.0)  # seconds before each attempt to start, or to go on
 _FURTHER: Final = 2  # attempts to start, each after the last of the pauses
 _TAG: Final = "TENSORLANG_TUNER_WORKER"  # inherited by what a candidate starts
@@ -143,16 +144,15 @@ class WorkerProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()  # the guard ends all that it inherits
-            process.send_signal(signal.SIGCONT)
-        try:
+        until = time.monotonic() + _STOP_SECONDS
+        process.terminate()  # the guard ends all that it inherits
+        _signal_group(process, signal.SIGCONT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        with contextlib.suppress(OSError):  # the guard may have been killed
-            os.killpg(process.pid, signal.SIGKILL)
+        while _signal_group(process, 0) and time.monotonic() < until:
+            time.sleep(_POLL)  # the guard was killed, and its own guard does it
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
         _kill_tagged(self._tag)
         for stream in (process.stdin, process.stdout, self._errors):
             if stream is not None:
@@ -342,6 +342,15 @@ class WorkerProcess:
         if not self._open:
             return "starting"
         return _DOING.get(self._stage, "being timed")
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> bool:
+    """Send a signal to all of a process's group; whether there was any."""
+    try:
+        os.killpg(process.pid, number)
+    except OSError:
+        return False
+    return True
 
 
 def _kill_tagged(tag: str) -> None:

@@ -233,6 +233,24 @@ def test_a_guard_that_is_killed_leaves_no_daemon(outer: bool, tmp_path: Path) ->
         run.wait(5.0)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_tuner_waits_for_the_guard_of_a_guard_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = tmp_path / "daemon"
+    command = sys.executable, "-c", DAEMON, str(note)
+    monkeypatch.setattr(process, "_WORKER", command)
+    workload = Workload("nn.relu", ((32,),), ("f32",), threads=1)
+    with process.WorkerProcess("nn.relu", workload, targets.host().name) as worker:
+        assert worker._process is not None
+        assert wait_until(lambda: note.exists() and note.read_text().endswith("\n"))
+        daemon = Path("/proc") / note.read_text().strip()
+        (inner,) = children_of(worker._process.pid)
+        os.kill(inner, signal.SIGSTOP)  # as on a busy machine
+        os.kill(worker._process.pid, signal.SIGKILL)
+    assert not daemon.exists()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits another process")
 def test_too_little_memory_is_not_the_candidate_s_fault(
     user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
