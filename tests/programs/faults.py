@@ -38,6 +38,8 @@ SERVERS = Path(__file__).parents[1] / "postgresql" / "conftest.py"
 ON_SERVER = 3  # one case of so many
 SPACES = 20
 FAULTS_A_CASE = 8
+BUDGET = 120  # seconds
+LONGEST = 5 * BUDGET  # for a run and all that its faults make it wait for
 GOOD = ("slow", "fast", "plain", "prints", "daemon", "leaves")
 BAD = {
     "wrong": "wrong",
@@ -63,7 +65,7 @@ VIOLATIONS = (
 SCRIPT = """
 import json, sys, time
 from pathlib import Path
-op, storage, size, clock = sys.argv[1:]
+op, storage, size, clock, budget = sys.argv[1:]
 real = time.time
 time.time = lambda: real() + float(Path(clock).read_text() or 0)
 time.time_ns = lambda: int(time.time() * 1e9)
@@ -78,7 +80,7 @@ def listen(p):
 
 try:
     (report,) = tune(op, storage=storage, shapes=[(int(size),)], dtypes="u32",
-                     budget=120, listen=listen)
+                     budget=float(budget), listen=listen)
     say(best=report.best.knobs["way"], note=report.note)
 except (RecordError, TuningError) as problem:
     say(refused=str(problem))
@@ -156,9 +158,9 @@ class Case:
         }
 
     def start(self) -> subprocess.Popen[str]:
-        arguments = self.op, self.storage, str(self.size), str(self.clock)
+        arguments = self.op, self.storage, self.size, self.clock, BUDGET
         return subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, *arguments],
+            [sys.executable, "-c", SCRIPT, *map(str, arguments)],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -318,7 +320,7 @@ def run(case: Case, faults: int) -> Case:
             while left and tuner.poll() is None:
                 time.sleep(case.dice.uniform(0.0, 1.5))
                 left -= _hit(case, tuner)
-            out, errors = tuner.communicate(timeout=300)
+            out, errors = _said(case, tuner)
         heard = list(_heard(out.splitlines()))
         case.told += [line for line in heard if "way" in line]
         if tuner.returncode != -signal.SIGKILL:
@@ -331,6 +333,16 @@ def run(case: Case, faults: int) -> Case:
     _look_for_processes(case)
     _look_at_rows(case)
     return case
+
+
+def _said(case: Case, tuner: subprocess.Popen[str]) -> tuple[str, str]:
+    """The output of a tuner, which is killed if it does not end."""
+    try:
+        return tuner.communicate(timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        case.violates("runs without a report", f"not ended after {LONGEST} s")
+        tuner.kill()
+        return tuner.communicate()
 
 
 def _heard(lines: list[str]) -> Iterator[dict[str, Any]]:
@@ -351,9 +363,10 @@ def _hit(case: Case, tuner: subprocess.Popen[str]) -> bool:
 
 
 def _look_for_processes(case: Case) -> None:
-    ends = time.monotonic() + 5
-    while (left := living(case.folder)) and time.monotonic() < ends:
+    looks = 50  # not a clock, which goes on while all of this is suspended
+    while (left := living(case.folder)) and looks:
         time.sleep(0.1)
+        looks -= 1
     if left:
         case.violates("processes left after 5 s", left)
         end(case.folder)
