@@ -59,10 +59,11 @@ class Report:
         operator: The operator's id.
         workload: The workload.
         target: The fingerprint of the machine.
-        default_seconds: The default configuration's time in the finals.
+        default_seconds: The default configuration's time in the finals; None if it was
+            not checked within the budget, nor within a candidate's limit.
         best: The winning configuration; the default if nothing beat it or nothing was
             compared. If the run was interrupted before its finals, the fastest so far.
-        seconds: Its time in the finals; without finals, in its trial.
+        seconds: Its time in the finals; without finals, in its trial, if it had one.
         spread: Half the interquartile range of its samples over their median.
         ratio: Default over best, paired by round; None if the default won or there were
             no finals.
@@ -83,9 +84,9 @@ class Report:
     operator: str
     workload: Workload
     target: str
-    default_seconds: float
+    default_seconds: float | None
     best: Candidate
-    seconds: float
+    seconds: float | None
     spread: float
     ratio: Ratio | None
     trials: int
@@ -106,11 +107,15 @@ class Report:
         won = self.ratio or "the default stands"
         facts = {
             "machine": self.target,
-            "default": f"{self.default_seconds * 1e6:,.2f} µs",
-            "best": f"{self.seconds * 1e6:,.2f} µs, {won}",
+            "default": _microseconds(self.default_seconds),
+            "best": f"{_microseconds(self.seconds)}, {won}",
             "configuration": self.best,
             "trials": ", ".join(f"{n} {kind}" for kind, n in self.counts.items()),
         }
         failed = "\n".join(f"{count} x {why}" for why, count in self.reasons.items())
         said = [("failures", "text", failed)] if failed else []
         return card(f"search of {self.workload}", facts, said)
+
+
+def _microseconds(seconds: float | None) -> str:
+    return "not timed" if seconds is None else f"{seconds * 1e6:,.2f} µs"

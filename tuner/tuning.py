@@ -83,7 +83,8 @@ def tune(
         shapes: The arrays' shapes; default: the operator's.
         dtypes: One dtype for all arrays, or one each.
         workload: A workload in place of shapes, dtypes and attributes.
-        budget: Seconds in total; None to be limited by trials only.
+        budget: Seconds in total; None to be limited by trials only. The default has
+            `limit` seconds even so.
         trials: Configurations per operator, including earlier runs.
         target: The target to tune for.
         seed: Seed of the search.
@@ -261,7 +262,7 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
         later = "trials are kept on this machine, and delivered by the next run"
         said = (run.trouble, trials.trouble, later if trials.trouble else "")
         run.trouble = "; ".join(filter(None, (*said, run.doubt)))
-        if run.static:
+        if run.static and default.key in search.known:
             made = static_tuning.report(run, search, default)
             if made.best != default:
                 made = store_winner(run, search, made, measured, incumbent)
@@ -312,7 +313,7 @@ def _report(
 ) -> Report:
     """The result, based on this run's times only: a record's are from another day."""
     samples = measured.samples
-    base = samples.get(default.key) or [search.known[default.key][1].seconds]
+    base = samples.get(default.key) or _seconds(search, default)
     alone = search.exhausted and len(search.best(2)) == 1  # nothing to compare with
     compared = bool(samples) or (alone and not run.interrupted)
     best, times = default, base
@@ -322,16 +323,16 @@ def _report(
     elif run.interrupted:
         best, outcome = search.best(1)[0]
         times = [outcome.seconds]
-    timing = Timing(tuple(times), 1)
+    timing = Timing(tuple(times), 1) if times else None
     said = _note(run, search, default, compared=compared), _demoted(run, best, samples)
     return Report(
         operator=run.op.id,
         workload=run.workload,
         target=machine(run),
-        default_seconds=median(base),
+        default_seconds=median(base) if base else None,
         best=best,
-        seconds=timing.median,
-        spread=timing.spread,
+        seconds=timing.median if timing else None,
+        spread=timing.spread if timing else 0.0,
         ratio=paired_ratio(base, times) if samples and best != default else None,
         trials=search.tried,
         earlier=search.earlier,
@@ -342,8 +343,15 @@ def _report(
         exhausted=search.exhausted,
         note="; ".join(filter(None, said)),
         compared=compared,
+        static=run.static,
         disturbed=disturbed,
     )
+
+
+def _seconds(search: Search, default: Candidate) -> list[float]:
+    """The default's time in its trial, if there was time for that."""
+    known = search.known.get(default.key)
+    return [known[1].seconds] if known else []
 
 
 def _champion(
@@ -373,6 +381,9 @@ def _note(run: Run, search: Search, default: Candidate, *, compared: bool) -> st
         for entry in building.schedules(space.op, name, space.target)
     ]
     said = "; ".join(filter(None, (run.trouble, space_note(space, schedules))))
+    if default.key not in search.known:
+        held = f"the default was not checked in {run.elapsed:.1f} s, and stands"
+        return "; ".join(filter(None, (said, f"{held}: give it a larger budget")))
     if said or compared:
         return said
     more = "run it again"

@@ -167,7 +167,7 @@ class Run:
                 raise
         finally:
             search.builders.close()
-        if self.static:
+        if self.static or default.key not in search.known:
             return Finals()
         with suppress(KeyboardInterrupt), self._stage("finals"):
             return self._finals(search, worker, default)
@@ -257,8 +257,10 @@ class Run:
         self, search: Search, worker: Worker, suggestion: Suggestion, default: Candidate
     ) -> Outcome | None:
         """Measure a candidate; None if the budget ended first."""
-        candidate, left = suggestion.candidate, inf
-        if candidate != default:
+        candidate = suggestion.candidate
+        if candidate == default:  # however short the budget
+            left = max(self.ends - time.monotonic(), self.limit)
+        else:
             left = self._left(search, default)
             if left <= min(self._usual, self.limit):
                 return None

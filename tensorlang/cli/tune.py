@@ -265,12 +265,14 @@ def _finding(report: Report) -> dict[str, object]:
 
 
 def _result(report: Report) -> str:
+    if report.default_seconds is None or report.seconds is None:
+        return f"the default was not timed and stands, {_tried(report)}"
     spread = f" +- {report.spread:.1%}" if report.spread else ""
     about = "about " if report.static else ""
     return (
         f"default {about}{Seconds(report.default_seconds)}, "
         f"best {about}{Seconds(report.seconds)}{spread}, "
-        f"{_faster(report)}, {_tried(report)}"
+        f"{_faster(report, report.default_seconds, report.seconds)}, {_tried(report)}"
     )
 
 
@@ -282,10 +284,10 @@ def _tried(report: Report) -> str:
     return f"{report.trials} tried ({said})" if said else f"{report.trials} tried"
 
 
-def _faster(report: Report) -> str:
+def _faster(report: Report, default: float, best: float) -> str:
     """Speedup over the default, as far as it is known."""
-    if report.static and report.seconds < report.default_seconds:
-        return f"static, {report.default_seconds / report.seconds:.2f}x"
+    if report.static and best < default:
+        return f"static, {default / best:.2f}x"
     if report.ratio is not None:
         return str(report.ratio)
     return "the default stands" if report.compared else "not compared"

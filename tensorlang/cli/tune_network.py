@@ -80,6 +80,9 @@ def _summarise(rows: Sequence[Ranked], reports: Sequence[Report]) -> None:
     compared = any(report.compared for report in reports)
     for report in reports:
         count = counts[find(report.operator).described(report.workload)]
+        if report.default_seconds is None:  # nor is it compared
+            table.append((report.operator, count, *[Unlike("-", None)] * 3))
+            continue
         gain = report.ratio.median if report.ratio else 1.0
         times = (report.default_seconds, report.default_seconds / gain)
         if report.compared or not compared:

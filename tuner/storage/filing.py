@@ -107,6 +107,8 @@ def store_winner(
     run: Run, search: Search, report: Report, measured: Finals, incumbent: Record | None
 ) -> Report:
     """Store the winner in the user's records; return the completed report."""
+    assert report.seconds is not None
+    assert report.default_seconds is not None
     outcome = search.known[report.best.key][1]
     record = Record(
         workload=run.workload,

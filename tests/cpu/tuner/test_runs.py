@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -34,9 +34,11 @@ from tensorlang.scheduling import Knobs
 from tensorlang.tuner import Progress, Report, tune
 from tensorlang.tuner.measurement.processor_load import Load
 from tensorlang.tuner.storage.studies import Reached, Study, by_name
+from tensorlang.tuner.workers import protocol
 from tensorlang.tuner.workers.process import WorkerProcess
 
 SHAPE = [(1 << 14,)]
+TINY: Final[dict[str, Any]] = {"budget": 0.01, "limit": 60}  # for the default alone
 
 
 def run(name: str | Operator, storage: str, **options: Any) -> Report:
@@ -76,7 +78,7 @@ def test_arrays_without_elements_are_not_measured(storage: str) -> None:
 def test_a_tiny_budget_tries_the_default_and_stops(
     user_operator: Callable[..., str], storage: str
 ) -> None:
-    report = run(user_operator("slow", "wrong", "fast"), storage, budget=0.01)
+    report = run(user_operator("slow", "wrong", "fast"), storage, **TINY)
     assert report.trials == 1
     assert report.best.knobs == {"way": "slow"}
     assert report.ratio is None
@@ -86,6 +88,25 @@ def test_a_tiny_budget_tries_the_default_and_stops(
     assert re.match(r"the default alone took \d+\.\d s, and there was", report.note)
     (seconds,) = re.findall(r"of (\d+) s or more$", report.note)
     assert 0 < int(seconds) < 600
+
+
+def test_a_default_that_is_not_checked_in_time_stands(
+    user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uncounted = (*protocol.UNCOUNTED, "check")  # as where it waits for a processor
+    monkeypatch.setattr(protocol, "UNCOUNTED", uncounted)
+    name = user_operator("forever", "fast")
+    start = time.monotonic()
+    report = run(name, storage, budget=3, limit=2)
+    assert time.monotonic() - start < 3 + 20
+    assert report.best.knobs == {"way": "forever"}
+    assert (report.trials, report.counts, report.record) == (0, {}, None)
+    assert (report.default_seconds, report.seconds) == (None, None)
+    assert not report.compared
+    assert re.match(
+        r"the default was not checked in \d+\.\d s, and stands", report.note
+    )
+    assert "not timed" in report._repr_html_()
 
 
 def test_a_budget_holds_while_a_candidate_hangs(
@@ -190,7 +211,7 @@ def test_a_record_that_fails_is_dropped_where_nothing_is_compared(
     (path,) = records.user_folder().glob("*/*.json")
     path.unlink()
     records.add(record_of(name, 1e-9, way="wrong"))
-    report = run(name, storage, budget=0.01)
+    report = run(name, storage, **TINY)
     assert not report.compared
     assert "way=wrong), which was on record, failed (wrong) and is" in report.note
     assert read(path) == []
@@ -221,10 +242,10 @@ def test_a_study_is_done_when_its_space_was_tried_and_compared(
         (found,) = by_name(storage).values()
         return found
 
-    run(name, storage, budget=0.01)
+    run(name, storage, **TINY)
     assert study().reached == Reached(whole=False, won=0)
     assert study().done == 0
-    run(name, storage, budget=0.01)
+    run(name, storage, **TINY)
     assert study().done == 2  # such a budget is not enough for more
     run(name, storage)
     assert study().reached == Reached(whole=True, won=3)
@@ -246,7 +267,7 @@ def test_a_record_that_was_not_timed_is_neither_the_best_nor_filed_again(
 ) -> None:
     name = user_operator(*ways)
     records.add(record_of(name, 1e-9, way=ways[-1]))
-    options = {"budget": 0.01} if len(ways) > 1 else {}  # no time for finals, or alone
+    options = TINY if len(ways) > 1 else {}  # no time for finals, or alone
     report = run(name, storage, **options)
     assert report.best.knobs == {"way": "slow"}
     assert report.seconds == report.default_seconds > 1e-9
@@ -274,7 +295,7 @@ def test_what_was_faster_than_the_default_has_to_be_compared(
     assert first.record is not None
     first.record.unlink()
     records.forget()
-    report = run(name, storage, budget=0.01)
+    report = run(name, storage, **TINY)
     assert said in report.note
 
 
