@@ -79,6 +79,8 @@ def written(lib: Library, kernels: Sequence[Kernel], folder: Path) -> Exported:
         objects=[str(path.relative_to(folder)) for path in objects],
         alone=any(kernel.alone for kernel in kernels),
         shares_each=pool.SHARES_EACH,
+        idle_spins=pool.IDLE_SPINS,
+        wait_spins=pool.WAIT_SPINS,
         inline_bytes=INLINE_BYTES,
     )
     return _compiled(Exported(folder, lib.name, objects), machine.triple)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -63,6 +64,58 @@ def test_a_program_in_c_with_one_and_two_threads(dense, program):
     for threads, sanitized in ((1, False), (2, False), (2, True)):
         *_, y = program(dense, threads, *arrays, sanitized=sanitized)
         np.testing.assert_array_equal(y, nn.dense(*arrays[:2]))
+
+
+# Each round wakes a sleeping thread while the caller computes: on which processors?
+WOKEN = r"""
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include "tensorlang_pool.h"
+
+static _Atomic int places[2];
+
+static void task(void *data, int number)
+{
+    (void)data;
+    atomic_store(&places[number], sched_getcpu());
+    clock_t end = clock() + CLOCKS_PER_SEC / 20;
+    while (number == 0 && atomic_load(&places[1]) < 0 && clock() < end)
+        ;
+}
+
+int main(void)
+{
+    int apart = 0;
+    tensorlang_pool *pool = tensorlang_pool_start(2);
+    tensorlang_threads threads = tensorlang_pool_threads(pool);
+    for (int round = 0; round < 50; round++) {
+        struct timespec rest = {0, 2000000};
+        nanosleep(&rest, NULL);
+        atomic_store(&places[1], -1);
+        threads.parallel_for(threads.context, 2, task, NULL);
+        apart += atomic_load(&places[0]) != atomic_load(&places[1]);
+    }
+    tensorlang_pool_stop(pool);
+    printf("%d", apart);
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
+@pytest.mark.parametrize("flags", [(), ("-g", "-fsanitize=thread")])
+@pytest.mark.usefixtures("loaded")
+def test_a_sleeping_thread_wakes_on_a_processor_of_its_own(dense, flags, tmp_path):
+    source, main = tmp_path / "woken.c", tmp_path / "woken"
+    source.write_text(WOKEN)
+    pool = dense.folder / "tensorlang_pool.c"
+    command = ["gcc", "-O1", *flags, f"-I{dense.folder}", source, pool, "-pthread"]
+    subprocess.run([*command, "-o", main], check=True)
+    said = subprocess.run([main], check=True, capture_output=True, text=True)
+    assert int(said.stdout) > 40  # of 50: other programs may hold the other processor
 
 
 def test_wrong_calls_have_codes(dense, loaded):
