@@ -94,9 +94,12 @@ def loaded(name: str) -> Any:
 
 
 def _flowing(text: str) -> str:
-    """A docstring whose paragraphs are a line each, and its examples a paragraph."""
+    """A docstring whose paragraphs are a line each, and its examples a paragraph.
+
+    typer indents no line as its second paragraph's first: that is an empty one.
+    """
     joined = re.sub(r"(?<=\S)\n(?=\S)", " ", text)
-    return joined.replace(":\n ", ":\n\n ")
+    return joined.replace(":\n ", ":\n\n ").replace("\n\n", "\n\n\n\n", 1)
 
 
 _shared = typer.Typer(add_completion=False)

@@ -1,10 +1,12 @@
 """Expand mathematical functions into arithmetic, in lets before their statement.
 
-    y[i] = exp(x[i])     ->     arg: f32 = x[i]
-                                moved: f32 = fma(arg, 1.442695, 12582912.0)
+    y[i] = exp(x[i])     ->     exp_arg: f32 = x[i]
+                                exp_moved: f32 = fma(exp_arg, 1.442695, 12582912.0)
                                 ...
-                                y[i] = scaled_1
+                                exp_result: f32 = exp_scaled * exp_power_1
+                                y[i] = exp_result
 
+Names begin with the function's, so that a reader sees what is computed.
 A `while` whose condition needs an expansion tests a flag, set before it and in it. An
 expansion may select a call of another intrinsic; that one is computed under a branch:
 
@@ -23,7 +25,7 @@ from dataclasses import replace
 from tensorlang import lazy
 from tensorlang.codegen.names import Names
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.dtypes import boolean
+from tensorlang.ir.dtypes import DType, boolean
 from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.visit import nodes_of, rebuild, rewriter
 
@@ -88,7 +90,11 @@ class _Expansion:
         self, call: ir.Call, lets: list[ir.Stmt], known: dict[ir.Expr, ir.Expr]
     ) -> ir.Expr:
         """Expand one call, recursively."""
-        parts, value = expansions.expand(call, self.names.var)
+
+        def variable(hint: str, dtype: DType) -> ir.Var:
+            return self.names.var(f"{call.name}_{hint}", dtype)
+
+        parts, value = expansions.expand(call, variable)
         for part in parts:
             match part.value:
                 case ir.Select(cond=cond, a=a, b=b) if _expands(a) and _is_scalar(a):

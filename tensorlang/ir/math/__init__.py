@@ -55,6 +55,6 @@ def expand(
     narrow = call.dtype.bits < f32.bits
     scope = Scope(f32.vector(call.dtype.lanes) if narrow else call.dtype, variable)
     args = [scope.let(arg.cast(scope.dtype), "arg") for arg in call.args]
-    result = scope.let(EXPANSIONS[call.name](scope, *args))
+    result = scope.named(EXPANSIONS[call.name](scope, *args), "result")
     value = Cast(call.dtype, result) if narrow else result
     return tuple(scope.lets), value

@@ -61,6 +61,12 @@ class Scope:
         self.lets.append(ir.Let(var, value))
         return var
 
+    def named(self, value: ir.Expr, name: str) -> ir.Var:
+        """A variable of this name bound to `value`, if it is not one of before."""
+        if self.lets and value is self.lets[-1].var:
+            value = self.lets.pop().value
+        return self.let(value, name)
+
     def const(self, value: float) -> ir.Expr:
         """A constant of the float type, in all lanes."""
         return ir.splat(ir.Const(value, self.dtype.scalar), self.dtype.lanes)

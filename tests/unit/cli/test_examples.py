@@ -50,6 +50,7 @@ def test_the_help_of_a_command_fits(monkeypatch):
     for name in ("", "records", "studies", *COMMANDS):
         said = CliRunner().invoke(app, [*name.split(), "--help"]).stdout
         assert "Examples:" in said
+        assert "\n     tlang " in said, "its examples are indented"
         assert max(map(len, said.splitlines())) <= 80
 
 
