@@ -56,7 +56,7 @@ def _phase(s: Schedule, knobs: Knobs, products: str, cell: str) -> None:
     units = extent(s, inner[-1]) or 1
     vectors = (extent(s, inner[1]) or 1) * max(units // core.lanes, 1)
     rows = extent(s, row)
-    most = max(n for n in _ROWS if n == 1 or (n + 1) * vectors < core.registers)
+    most = max(n for n in _ROWS if n == 1 or core.holds(n, vectors))
     even = -(-rows // -(-rows // most)) if rows else most
     tall = knobs.choice(
         f"{products}_rows",

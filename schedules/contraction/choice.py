@@ -116,7 +116,7 @@ def tiles(core: Core, rows: int) -> list[tuple[int, int]]:
     """Register tiles that fit the registers, of at most so many rows."""
     found = []
     for vectors in space.VECTORS:
-        fits = [n for n in space.ROWS if n * vectors + min(n, vectors) < core.registers]
+        fits = [n for n in space.ROWS if core.holds(n, vectors)]
         tall = min(fits[-1], rows)
         found += [(n, vectors) for n in range(tall, max(tall - _SHORTER, 1) - 1, -1)]
     return found

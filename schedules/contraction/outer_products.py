@@ -170,9 +170,7 @@ def _chosen(s: Schedule, knobs: Knobs, product: Product, loops: Sequence[str]) -
     vectors = [n for n in VECTORS if strips % n == 0]
     rows = [n for n in ROWS if channels % n == 0]
     tiles = [_Tile(r, taps, v) for r in rows for v in vectors]
-    fitting = [
-        t for t in tiles if t.sums + min(t.vectors, t.rows * taps) < model.registers
-    ]
+    fitting = [t for t in tiles if model.holds(t.rows * taps, t.vectors)]
     best = fastest(model, fitting, nest) or tiles[0]
     knobs.compared.append(
         lambda: compared(

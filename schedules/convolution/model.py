@@ -111,7 +111,7 @@ def tiles(work: Work, core: Core) -> list[tuple[Tile, int]]:
         (Tile(rows, vectors, core.lanes), lines)
         for rows in work.tile_rows
         for vectors in VECTORS
-        if (rows + 1) * vectors < core.registers  # vectors are held for all rows
+        if core.holds(rows, vectors)
         for lines in reversed(work.cuts)
     ]
 

@@ -76,9 +76,17 @@ class Core:
         """Loads for each vector of an array that need not be aligned to lines."""
         return 1.0 + self.vector / self.levels[0].cache.line if self.levels else 1.0
 
+    def holds(self, rows: int, vectors: int) -> bool:
+        """Whether the registers hold a tile of rows by vectors.
+
+        Beside its sums they hold the vectors of a step, which all rows use, and a row's
+        factor.
+        """
+        return (rows + 1) * vectors < self.registers
+
     def tile(self, rows: int, vectors: int, loads: float) -> float:
         """Cycles for one step of the reduction of a register tile."""
-        return self.step(rows * vectors, loads, min(rows, vectors))
+        return self.step(rows * vectors, loads, vectors)
 
     def converted(self, size: int) -> float:
         """Operations to load a value of so many bytes: narrow ones are converted."""

@@ -120,7 +120,7 @@ def tiled(
         (r, v)
         for r in heights
         for v in VECTORS
-        if r <= rows and v <= vectors and r * v + min(r, v) < core.registers
+        if r <= rows and v <= vectors and core.holds(r, v)
     )
     return min((cycles(tile), tile) for tile in fits)
 

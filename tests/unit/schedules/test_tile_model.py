@@ -50,6 +50,13 @@ def test_tiles_of_convolutions_fit_the_registers(found, work, threads):
     assert lines in work.cuts
 
 
+def test_registers_hold_sums_and_vectors_and_a_factor(found):
+    core = core_of(found, 1)
+    assert core.holds(4, 3)  # 12 + 3 + 1
+    assert core.holds(3, 4) == (core.registers > 16)  # 12 + 4 + 1
+    assert core.registers > 16 or core.tile(3, 4, 7.0) > core.tile(6, 2, 8.0)
+
+
 def test_sums_hide_the_latency(found):
     core = core_of(found, 1)
     tile, _ = choose(LINES, core)
