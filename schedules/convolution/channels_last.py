@@ -11,7 +11,8 @@ for unit in parallel(batch * outputs // (vectors * lanes) * lines):
 
 A unit's weights are packed contiguously, in the order in which they are read. Inputs
 are summed innermost: pixels of many channels lie so far apart that the few lines of a
-window would evict each other from the L1 cache between two of its elements.
+window would evict each other from the L1 cache between two of its elements. Inputs of
+neighbouring taps follow each other: the loops over a window's line are one.
 Depthwise, a tile holds pixels for one vector of channels, line after line, and padding
 is tested for where the image is read: a vector is inside or outside as a whole.
 """
@@ -19,10 +20,12 @@ is tested for where the image is read: a vector is inside or outside as a whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil, prod
 
 from tensorlang.frozen import frozen
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Var
 from tensorlang.schedules.contraction.space import ROWS, VECTORS
 from tensorlang.schedules.convolution.products import (
@@ -40,7 +43,8 @@ from tensorlang.schedules.convolution.tiles import (
 )
 from tensorlang.schedules.cost.tiles import Nest, compared, fastest, tile_cycles
 from tensorlang.schedules.cost.traffic import Operand
-from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
+from tensorlang.schedules.stages import extent_of
+from tensorlang.schedules.tiling import cut_at, extent, fused, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.analysis import tree
 
@@ -75,7 +79,7 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
     if packed:
         _pack(s, packed, first, tile)
     for product in sums:
-        _summed(s, product, tile)
+        _summed(s, _in_lines(s, product, packed=bool(packed)), tile)
     for result in results:
         if not s.attempt(partial(s.inline, reverse=True), result):
             vector_lines(s, result, lanes)
@@ -157,10 +161,7 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
 
     vectors = [1] if first.depthwise else [n for n in VECTORS if n <= strips]
     tiles = [
-        (r, v)
-        for r in ROWS
-        for v in vectors
-        if r <= columns and r * v + min(r, v) < model.registers
+        (r, v) for r in ROWS for v in vectors if r <= columns and model.holds(r, v)
     ]
     if first.depthwise:
         tiles = [each for each in tiles if each[0] * steps <= MOST_TAPS] or tiles[:1]
@@ -175,6 +176,24 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
         knobs.choice("vectors", VECTORS, default=best[1]),
         model.lanes,
     )
+
+
+def _in_lines(s: Schedule, product: Product, *, packed: bool) -> Product:
+    """The product with its last taps and inputs in one loop, if they are contiguous.
+
+    In packed weights they always are.
+    """
+    *_, column, channel = product.image.indices
+    size = tree.constant(product.image.buffer.shape[-1])
+    sizes = [extent_of(x) for x in product.stage.loops if x.var.name in product.k]
+    whole = product.axes(product.k) == [channel] and sizes == [size]
+    (*taps, tap), (axis,) = product.taps, product.axes(product.taps[-1:])
+    weights = packed or product.other.indices[-3:-1] == (axis, channel)
+    if not (whole and weights and dict(linear(column).terms).get(axis) == 1):
+        return product
+    s.reorder(*product.taps, *product.k)
+    line = fused(s, (tap, *product.k))
+    return replace(product, taps=tuple(taps), k=(line,))
 
 
 def _summed(s: Schedule, product: Product, tile: _Tile) -> None:

@@ -138,13 +138,13 @@ def kinds_of(func):
 @operator("own.filtered", scheduled_as="conv")
 def filtered(photo, taps):
     batch, (lines, columns, depth) = photo.shape[0], map(int, photo.shape[1:])
-    _, height, width, colors = map(int, taps.shape)
+    height, width, _, colors = map(int, taps.shape)
     u, v = ir.reduce_axis(height, "u"), ir.reduce_axis(width, "v")
     d = ir.reduce_axis(depth, "d")
 
     def color(n, row, column, kind):
         seen = photo[n, row + u.var, column + v.var, d.var]
-        return ir.sum(seen * taps[d.var, u.var, v.var, kind], (d, u, v))
+        return ir.sum(seen * taps[u.var, v.var, d.var, kind], (d, u, v))
 
     shape = (batch, lines - height + 1, columns - width + 1, colors)
     return ir.compute(shape, color, "colors")
@@ -167,7 +167,7 @@ def blurred(photo, taps):
 OWN = {
     "channels_last": (
         filtered,
-        ((2, 9, 40, 6), (6, 3, 3, 40)),
+        ((2, 9, 40, 6), (3, 3, 6, 40)),
         ((2, 9, 40, 6), (40, 6, 3, 3)),
         LAST,
     ),
