@@ -262,8 +262,14 @@ def _pixels(s: Schedule, product: Product, knobs: Knobs) -> None:
         bytes=product.output.dtype.bytes,
         scratch=False,
     )
-    tile, _ = _chosen(s, knobs, product.name, work)
+    orders = [work, replace(work, pixels_first=True)]
+    model = core(s, product.name)
+    best = min(
+        orders, key=lambda each: each.nest(model, *choose(each, model)).cycles(model)
+    )
+    first = knobs.flag("pixels_first", default=best.pixels_first)
+    tile, _ = _chosen(s, knobs, product.name, orders[first])
     some, one = s.split(output, [None, tile.rows])
     s.reorder(batch, *groups, some, one, q, channel, tap)
     around = [batch, *groups, some]
-    tiles(s, product.name, tile, length, padded=False, around=around)
+    tiles(s, product.name, tile, length, padded=False, around=around, first=first)

@@ -34,6 +34,8 @@ class Work:
     bytes: int  # bytes of an element
     whole: bool = True  # whether lines can be divided over units
     scratch: bool = True  # whether the results are extracted from sums in memory
+    # whether units of the same pixels follow each other, instead of those of an output
+    pixels_first: bool = False
 
     @property
     def cuts(self) -> list[int]:
@@ -66,23 +68,21 @@ class Work:
         `p`, phases `t`; `c` are planes, and `k` is the reduction.
         """
         span, many = self.span(lines), self.unit_outputs(tile.rows)
+        wide = tile.vectors * tile.lanes
         cuts, groups = self.lines / lines, self.outputs / many
         chunks = self.units * cuts * groups
         if not self.scratch:  # tiles are units of their own
-            chunks *= ceil(span / (tile.vectors * tile.lanes))
+            chunks *= ceil(span / wide)
         phases = sum(count for count, _ in self.parts)
         steps = sum(count * products for count, products in self.parts)
         scratch = Operand("tmn", "n", 0, self.bytes, moves=3)
+        outputs = ("o", self.units * groups)
+        pixels = ("p", cuts), ("m", many / tile.rows), ("n", span / wide)
         return Nest(
             self.units * cuts * groups * self._unit(core, tile, span, many),
             chunks,
-            (
-                ("o", self.units * groups),
-                ("p", cuts),
-                ("m", many / tile.rows),
-                ("n", span / (tile.vectors * tile.lanes)),
-            ),
-            {"m": tile.rows, "n": tile.vectors * tile.lanes, "k": steps}
+            (*pixels, outputs) if self.pixels_first else (outputs, *pixels),
+            {"m": tile.rows, "n": wide, "k": steps}
             | {"c": self.planes, "t": phases, "o": 1.0, "p": 1.0},
             (
                 Operand("omk", "k", steps * self.bytes, self.bytes),

@@ -107,6 +107,7 @@ def tiles(
     padded: bool,
     around: Sequence[str] = (),
     block: str = "",
+    first: bool = False,
 ) -> None:
     """Register tiles over `span` elements: whole ones, then smaller ones.
 
@@ -121,6 +122,7 @@ def tiles(
         around: Loops parallelized with those over tiles; if empty, the sums are
             computed where they are used.
         block: A part of the sums; all of them by default.
+        first: Whether the loop over tiles is outside the last of those around them.
     """
     whole = span // (tile.vectors * tile.lanes) * tile.vectors * tile.lanes
     vectors = (span - whole) // tile.lanes
@@ -138,8 +140,11 @@ def tiles(
     for part, (_, count, lanes) in zip(parts, sizes, strict=True):
         made = _tile(s, part, Tile(tile.rows, count, lanes), name, tall=tall)
         if around:
-            loops = s.loops(part)
-            parallelize(s, [*loops[: len(around)], made])
+            order = [*s.loops(part)[: len(around)], made]
+            if first:
+                order[-2:] = reversed(order[-2:])
+                s.reorder(*order)
+            parallelize(s, order)
 
 
 def _cut(s: Schedule, block: str, at: int, *, apart: bool, tall: bool) -> list[str]:

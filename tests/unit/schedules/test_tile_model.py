@@ -57,6 +57,19 @@ def test_registers_hold_sums_and_vectors_and_a_factor(found):
     assert core.registers > 16 or core.tile(3, 4, 7.0) > core.tile(6, 2, 8.0)
 
 
+def test_images_larger_than_the_caches_of_a_core_are_read_once(found):
+    core = core_of(found, 1)
+
+    def spent(pixels, *, first):
+        sizes = {"pitch": pixels, "last": pixels, "planes": 512, "lines": 1}
+        sizes |= {"parts": [(1, 512)], "outputs": 128, "pixels_first": first}
+        work = replace(WORKS["1x1"], **sizes)
+        return work.nest(core, Tile(4, 2, core.lanes), 1).cycles(core)
+
+    assert spent(1 << 16, first=True) < spent(1 << 16, first=False)
+    assert spent(2 * core.lanes, first=True) >= spent(2 * core.lanes, first=False)
+
+
 def test_sums_hide_the_latency(found):
     core = core_of(found, 1)
     tile, _ = choose(LINES, core)
