@@ -23,7 +23,7 @@ from tensorlang.schedules import tiling
 from tensorlang.schedules.contraction.packing import (
     in_rows,
     is_packed,
-    pack_strip,
+    pack_strips,
     pack_whole,
 )
 from tensorlang.schedules.contraction.space import SMALL, Blocks, Tile
@@ -116,7 +116,7 @@ def _strips(  # noqa: PLR0917 - the parts of a contraction
             _pack_rows(nest, part, stage, heads[part], tile.lanes)
     for part, copied in copies.items():
         s.compute_at(copied[0], nest.part(part, nest.around[at]))
-        pack_strip(s, load, at_column, copied, tile.lanes)
+        pack_strips(s, load, at_column, copied, tile)
     _distribute(nest, heads)
 
 

@@ -95,6 +95,7 @@ def product_of(stage: Stage) -> Product | None:
         right[0],
         Operand("mn", "n", columns * size, size),
         open_rows=extent_of(row) is None,
+        open_depth=None in depths,
     )
 
 
@@ -151,13 +152,14 @@ def blocks(
 def _far_lines(core: Core, product: Product) -> bool:
     """Whether a tile's rows are elements of more lines than the first cache has.
 
-    Each line has rows of a few tiles, and is gone before the next of them.
+    Each line has rows of a few tiles, and is gone before the next of them. An open
+    depth may be any.
     """
     first = core.levels[0] if core.levels else None
     return (
         first is not None
         and product.left.run == "m"
-        and product.depth * first.cache.line > first.capacity
+        and (product.open_depth or product.depth * first.cache.line > first.capacity)
     )
 
 
@@ -217,15 +219,22 @@ def _spent(
 
 
 def compared(
-    core: Core, product: Product, *, dots: bool = False
+    core: Core, product: Product, own: str = "", *, dots: bool = False
 ) -> Iterator[Candidate]:
-    """What `choice` compares; terms are those of the most rows if they are open."""
+    """What `choice` compares; terms are those of the most rows if they are open.
+
+    Args:
+        core: A core of the machine.
+        product: The contraction.
+        own: What the names of its knobs of blocks begin with.
+        dots: Whether both operands are contiguous along the reduction.
+    """
     sizes = sizes_of(product)
     few_and_many = [f"{size.rows} rows" for size in sizes] if product.open_rows else []
     for tile, how in candidates(core, product):
         each = [cycles(core, size, *tile, how) for size in sizes]
         yield Candidate(
-            _tiled(tile, how) | {"lanes_along": "columns"},
+            _tiled(tile, how, own) | {"lanes_along": "columns"},
             geometric_mean(each),
             terms(core, sizes[-1], *tile, how),
             dict(zip(few_and_many, each, strict=False)),
@@ -241,10 +250,23 @@ def compared(
 
 
 def predicted(
-    core: Core, product: Product, best: Choice, values: Mapping[str, Value]
+    core: Core,
+    product: Product,
+    best: Choice,
+    own: str,
+    values: Mapping[str, Value],
 ) -> float:
-    """Cycles of a contraction by its knobs, absent ones as in `best`."""
-    of = {**_values(best), **values}
+    """Cycles of a contraction by its knobs, absent ones as in `best`.
+
+    Args:
+        core: A core of the machine.
+        product: The contraction.
+        best: The defaults.
+        own: What the names of its knobs of blocks begin with.
+        values: Values by name.
+    """
+    of = {**_values(best, own), **values}
+    of |= {name: of[f"{own}{name}"] for name in space.OF_BLOCKS}
     if product.right.run != "n" and of["packing"] == "none":
         of["packing"] = "inside"  # as columns that are not contiguous always are
     sizes = sizes_of(product)
@@ -266,28 +288,32 @@ def predicted(
     return geometric_mean(each)
 
 
-def _values(best: Choice) -> dict[str, Value]:
+def _values(best: Choice, own: str) -> dict[str, Value]:
     """The values of the knobs by default, by name."""
     return {
-        **_tiled((best.rows, best.vectors), best.blocks),
+        **_tiled((best.rows, best.vectors), best.blocks, own),
         "lanes_along": "depth" if best.by_depth else "columns",
         "dot_rows": best.dot_rows,
         "dot_columns": best.dot_columns,
     }
 
 
-def _tiled(tile: tuple[int, int], how: space.Blocks) -> dict[str, Value]:
+def _tiled(tile: tuple[int, int], how: space.Blocks, own: str) -> dict[str, Value]:
     """The values of the knobs of a tile in blocks."""
+    values: tuple[Value, ...] = (
+        how.order,
+        how.strips,
+        how.tiles,
+        how.depth,
+        how.packing,
+        how.rows_packed,
+        how.strips_first,
+    )
+    names = (f"{own}{name}" for name in space.OF_BLOCKS)
     return {
         "rows": tile[0],
         "vectors": tile[1],
-        "blocks": how.order,
-        "block_strips": how.strips,
-        "block_tiles": how.tiles,
-        "block_depth": how.depth,
-        "packing": how.packing,
-        "rows_packed": how.rows_packed,
-        "strips_first": how.strips_first,
+        **dict(zip(names, values, strict=True)),
     }
 
 

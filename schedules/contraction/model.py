@@ -42,6 +42,7 @@ class Product:
     # whether the kernel is for any number of rows, so that a remainder is made of
     # several tiles
     open_rows: bool = False
+    open_depth: bool = False  # whether the kernel is for any depth
 
 
 def cycles(core: Core, product: Product, rows: int, vectors: int, how: Blocks) -> float:

@@ -14,6 +14,7 @@ from tensorlang.schedules.stages import Stage, column_dimension
 from tensorlang.schedules.streaming import loop_named
 from tensorlang.schedules.tiling import cut, cut_unknown, extent, in_lanes, parallelize
 from tensorlang.scheduling import Schedule
+from tensorlang.scheduling.analysis.tree import constant, find_buffer
 
 
 def in_rows(stage: Stage) -> bool:
@@ -45,36 +46,48 @@ def pack_whole(s: Schedule, stage: Stage, tile: Tile, *, rows: bool = True) -> N
         if at is None or (at == rank - 1 and not rows) or is_packed(stage, load, strip):
             continue
         copy, packed = s.cache_read(stage.name, load.buffer.name, "global")
-        given = [f"d{n}" for n in range(rank)]
-        laid = [f"{given[at]} // {strip}", *given[:at], *given[at + 1 :]]
-        laid.append(f"{given[at]} % {strip}")
-        s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
+        _in_strips(s, packed, rank, at, strip)
         if at == rank - 1:
             s.attempt(_by_rows, s, copy, tile.lanes)
         elif not s.attempt(_transpose, s, copy, tile.lanes, _squares(load, tile.lanes)):
             s.attempt(_along_strips, s, copy, at, PAGE // load.buffer.dtype.bytes)
 
 
-def pack_strip(
-    s: Schedule, load: Load, at: int, copied: tuple[str, str], lanes: int
+def pack_strips(
+    s: Schedule, load: Load, at: int, copied: tuple[str, str], tile: Tile
 ) -> None:
-    """Pack a strip where it is used: row by row, or transposed in registers.
+    """Pack a block where it is used: row by row, or transposed in registers.
+
+    Each strip as wide as a tile is contiguous.
 
     Args:
         load: The operand.
         at: The dimension of the columns.
         copied: The block that copies it, and the copy's name.
-        lanes: Elements of a vector.
+        tile: The register tile.
     """
-    (copy, strip), rank = copied, load.buffer.ndim
-    if at == rank - 1:
-        _, lane = s.split(s.loops(copy)[-1], [None, lanes])
-        s.vectorize(lane)
+    (copy, strips), rank = copied, load.buffer.ndim
+    width, lanes = tile.vectors * tile.lanes, tile.lanes
+    columns = constant(find_buffer(s.function, strips).shape[at])
+    if columns is not None and columns > width:
+        _in_strips(s, strips, rank, at, width)
+    elif at < rank - 1:
+        given = [f"d{n}" for n in range(rank)]
+        laid = [*given[:at], *given[at + 1 :], given[at]]
+        s.transform_layout(strips, f"lambda {', '.join(given)}: ({', '.join(laid)})")
+    if at < rank - 1:
+        s.attempt(_transpose_strip, s, copy, lanes, _squares(load, lanes))
         return
+    _, lane = s.split(s.loops(copy)[-1], [None, lanes])
+    s.vectorize(lane)
+
+
+def _in_strips(s: Schedule, packed: str, rank: int, at: int, width: int) -> None:
+    """Lay out a copy in strips of so many columns, each contiguous."""
     given = [f"d{n}" for n in range(rank)]
-    laid = [*given[:at], *given[at + 1 :], given[at]]
-    s.transform_layout(strip, f"lambda {', '.join(given)}: ({', '.join(laid)})")
-    s.attempt(_transpose_strip, s, copy, lanes, _squares(load, lanes))
+    laid = [f"{given[at]} // {width}", *given[:at], *given[at + 1 :]]
+    laid.append(f"{given[at]} % {width}")
+    s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
 
 
 def _squares(load: Load, lanes: int) -> str:

@@ -71,13 +71,15 @@ def tiles(plan: Plan) -> None:
             raise ScheduleError("a vector times rows: partial sums in lanes are faster")
         dots.by_dots(plan, best)
         return
-    plan.knobs.costs.append(partial(predicted, plan.core, product, best))
-    plan.knobs.compared.append(partial(compared, plan.core, product, dots=dotted))
+    # each contraction of a function after the first has blocks of its own
+    own = f"{stage.name}_" if space.OF_BLOCKS[0] in plan.knobs.domains else ""
+    plan.knobs.costs.append(partial(predicted, plan.core, product, best, own))
+    plan.knobs.compared.append(partial(compared, plan.core, product, own, dots=dotted))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
     if dots.chosen(plan, best) and s.attempt(dots.by_dots, plan, best):
         return
-    if s.attempt(in_blocks, plan, tile, best.blocks):
+    if s.attempt(in_blocks, plan, tile, best.blocks, own):
         return
     pack_whole(s, stage, tile, rows=False)
     for tall, rows in tiling.cut_rows(
@@ -87,17 +89,17 @@ def tiles(plan: Plan) -> None:
             _tile(s, part, stage, axes, replace(wide, rows=rows))
 
 
-def in_blocks(plan: Plan, tile: space.Tile, best: space.Blocks) -> None:
-    """Blocks of the sizes and order that the knobs choose."""
+def in_blocks(plan: Plan, tile: space.Tile, best: space.Blocks, own: str = "") -> None:
+    """Blocks of the sizes and order that the knobs choose, whose names begin `own`."""
     knobs = plan.knobs
     how = space.Blocks(
-        knobs.choice("blocks", space.ORDERS, default=best.order),
-        knobs.choice("block_strips", space.STRIPS, default=best.strips),
-        knobs.choice("block_tiles", space.TILES, default=best.tiles),
-        knobs.choice("block_depth", space.DEPTHS, default=best.depth),
-        knobs.choice("packing", space.PACKING, default=best.packing),
-        knobs.flag("rows_packed", default=best.rows_packed),
-        knobs.flag("strips_first", default=best.strips_first),
+        knobs.choice(f"{own}blocks", space.ORDERS, default=best.order),
+        knobs.choice(f"{own}block_strips", space.STRIPS, default=best.strips),
+        knobs.choice(f"{own}block_tiles", space.TILES, default=best.tiles),
+        knobs.choice(f"{own}block_depth", space.DEPTHS, default=best.depth),
+        knobs.choice(f"{own}packing", space.PACKING, default=best.packing),
+        knobs.flag(f"{own}rows_packed", default=best.rows_packed),
+        knobs.flag(f"{own}strips_first", default=best.strips_first),
     )
     by_blocks(plan, tile, how)
 

@@ -14,6 +14,15 @@ STRIPS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 TILES: Final = STRIPS
 DEPTHS: Final = (32, 64, 96, 128, 192, 256, 320, 384, 512, 768, 1024, 0)
 PACKING: Final = ("none", "inside", "before")
+OF_BLOCKS: Final = (  # names of the knobs of blocks, as the fields of `Blocks`
+    "blocks",
+    "block_strips",
+    "block_tiles",
+    "block_depth",
+    "packing",
+    "rows_packed",
+    "strips_first",
+)
 USUAL_SIZE: Final = 128  # the size of an open dimension
 SMALL: Final = (4, 1)  # rows of the tiles for a remainder of unknown length
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from tensorlang import targets
-from tensorlang.ir.contents import blocks
+from tensorlang.ir.contents import allocations, blocks
 from tensorlang.ops import find
 from tensorlang.runtime import build
+from tensorlang.schedules.contraction.space import OF_BLOCKS
 from tensorlang.schedules.generic import generic
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -71,6 +72,45 @@ def test_ragged_columns_are_packed_in_vectors():
     """Before the loops, too: a copy of single elements took as long as the product."""
     s = scheduled("io", 33, 776, 77, Knobs(pinned={"packing": "before"}))
     assert not any("_by_rows" in str(each) for each in s.declined)
+
+
+@pytest.mark.parametrize("layout", ["oi", "io"])
+def test_each_strip_of_a_block_is_contiguous(layout):
+    """Else a tile reads a line of each of as many pages as it has steps."""
+    knobs = Knobs(pinned={"vectors": 2, "block_strips": 4, "packing": "inside"})
+    s = scheduled(layout, 33, 512, 1024, knobs)
+    (copy,) = [each for each in allocations(s.function) if each.name == "w_global"]
+    width = 2 * targets.get("llvm").lanes(32)
+    assert f"// {width}" in str(copy.layout)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_product_of_a_gradient_has_blocks_of_its_own(seed):
+    draw, op = random.Random(seed), find("nn.dense_grad")
+    own = {f"dw_{each}": draw.choice(CHOICES[each]) for each in OF_BLOCKS}
+    knobs = Knobs(pinned=own)
+    m, n, k = draw.choice([(33, 77, 205), (50, 48, 64), (7, 40, 16)])
+    s = Schedule(op.function(op.workload((m, n), (m, k), (n, k))), targets.get("llvm"))
+    generic(s, knobs)
+    assert not knobs.unasked()
+    plain = [knobs.values[each] for each in OF_BLOCKS]
+    assert plain == [knobs.defaults[each] for each in OF_BLOCKS]
+    numbers = np.random.default_rng(seed)
+    dy, x, w = (
+        numbers.standard_normal(shape, np.float32) for shape in [(m, n), (m, k), (n, k)]
+    )
+    dx, dw, _ = build(s.function)(dy, x, w)
+    np.testing.assert_allclose(dx, dy.astype(np.float64) @ w, atol=1e-4)
+    np.testing.assert_allclose(dw, dy.T.astype(np.float64) @ x, atol=1e-4)
+
+
+def test_elements_of_distant_lines_are_packed():
+    """Rows of the weights' gradient are columns of `dy`, however many it has."""
+    op, knobs = find("nn.dense_grad"), Knobs()
+    workload = op.workload((512, 1024), (512, 1024), (1024, 1024))
+    generic(Schedule(op.function(workload), targets.get("llvm")), knobs)
+    assert knobs.values["dw_rows_packed"]
+    assert not knobs.values["rows_packed"]
 
 
 def test_a_depth_without_a_near_divisor_is_one_block():
