@@ -113,7 +113,8 @@ def _call(kernel: runtime.Kernel, given: list[Any]) -> Callable[[], object]:
 
 def static_kernel(op: Operator, workload: Workload) -> runtime.Kernel:
     """The kernel of a workload with constant sizes."""
-    target, algorithm = targets.get(None), op.prefers(workload)
+    target = targets.get(None)
+    algorithm = building.preferred(op, workload, target)
     func = fixed(op.function(workload, algorithm), op.sizes(workload))
     entry = building.schedules(op, algorithm, target)[0]
     return runtime.build(entry.run(func, target, Knobs()), target)

@@ -165,7 +165,8 @@ def _row(
     """Time default and all candidates interleaved; the fastest is the best known."""
     target = targets.get(None)
     schedule, knobs = building.default(op, workload, target, {})
-    usual = Candidate(op.prefers(workload), dict(knobs.values))
+    name = building.preferred(op, workload, target)
+    usual = Candidate(name, dict(knobs.values))
     arrays, scalars = arguments(op, workload)
     kernels = {usual.key: runtime.build(schedule, target)}
     held = {usual.key: usual}

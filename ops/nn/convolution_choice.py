@@ -119,10 +119,6 @@ def _dotted(workload: Workload) -> bool:
 # ------------------------------------------------------------------- default choice
 
 
-def _forward(workload: Workload) -> str:
-    return winograd.preferred(workload) or _plain(workload)
-
-
 def _plain(workload: Workload) -> str:
     """The sums of products themselves."""
     if _alone(workload):
@@ -160,8 +156,7 @@ def _better_flat(workload: Workload, target: Target) -> bool:
 
 def _better_last(workload: Workload, target: Target) -> bool:
     """Whether outputs in vectors are predicted to be faster, for channels first."""
-    plain = _lined(workload) and not winograd.preferred(workload)
-    return plain and _fewer_moved(of(workload), workload, target)
+    return _lined(workload) and _fewer_moved(of(workload), workload, target)
 
 
 def _better_last_back(workload: Workload, target: Target) -> bool:
@@ -223,7 +218,7 @@ def _transposed(workload: Workload) -> str:
 
 
 PREFERS: Final[Mapping[str, Callable[[Workload], str]]] = {
-    "": _forward,
+    "": _plain,
     "_transpose": _transposed,
     "_grad": _transposed,
     "_grad_data": _transposed,
@@ -240,10 +235,13 @@ def _staged(m: int) -> Callable[..., object]:
     return winograd_nonfused.conv(m)
 
 
-def _winograd(m: int, name: str, serves: Serves, define: Callable[[int], Any]) -> Row:
+def _winograd(
+    m: int, name: str, serves: Serves, define: Callable[[int], Any], **given: Any
+) -> Row:
     """F(m, 3)."""
     allowed = TRANSFORMS[m].tolerance
-    return Row(name, serves, partial(define, m), allowed, finite=True, ranks=(2,))
+    made = partial(define, m)
+    return Row(name, serves, made, allowed, finite=True, ranks=(2,), **given)
 
 
 _DIRECT: Final = (
@@ -287,11 +285,12 @@ _BACK: Final = (
 )
 ALGORITHMS: Final[Mapping[str, tuple[Row, ...]]] = {
     "": (
-        *_DIRECT,
-        *(
-            _winograd(m, name, winograd.serves(m), _fused)
+        _DIRECT[0],
+        *(  # before those as exact, as the first that is predicted faster is chosen
+            _winograd(m, name, winograd.serves(m), _fused, faster=winograd.fastest(m))
             for m, name in winograd.NAMES.items()
         ),
+        *_DIRECT[1:],
         *(
             _winograd(m, name, winograd.serves_tiles(m), _staged)
             for m, name in winograd.NONFUSED.items()

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeAlias
 
-from tensorlang.frozen import frozen
+from tensorlang.ops.nn import convolution_layouts, winograd_model
 from tensorlang.ops.nn.convolution_problem import Problem, of
-from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks, blocks
+from tensorlang.ops.nn.winograd_blocks import blocks
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
 from tensorlang.ops.spec.signature import Static
+from tensorlang.targets import Target
 from tensorlang.workload import Workload
 
 Tolerance: TypeAlias = Annotated[
@@ -28,24 +29,6 @@ Tolerance: TypeAlias = Annotated[
 NONFUSED: Final = {4: "winograd43_nonfused", 2: "winograd23_nonfused"}
 _WORTH: Final = {4: 32, 2: 128}  # channels
 NAMES: Final = {2: "winograd23", 4: "winograd43"}
-_FEW: Final = 16  # channels, below which vectors are zero-padded
-_NEAR: Final = 1 << 20  # bytes of weights that fit the L2 cache
-
-
-@frozen
-class _Cycles:
-    """Cycles of the transforms with vectors of 16 lanes, measured on Zen 5."""
-
-    image: int  # input transform of a tile, per vector of channels
-    result: int  # output transform of a tile, per vector of outputs
-    weight: int  # weight transform of a vector of outputs, per input
-
-
-_CYCLES: Final = {2: _Cycles(95, 90, 160), 4: _Cycles(330, 290, 240)}
-_DIRECT: Final = 1.1  # cycles of the direct sum relative to its FMAs
-_ROWS: Final = 14  # rows (tiles) of a register tile
-_CHAIN: Final = 4  # latency of an addition, in cycles
-_FAR: Final = 10  # cycles to load two vectors of weights from the L3 cache
 
 
 def serves(m: int) -> Callable[[Workload], bool]:
@@ -86,61 +69,42 @@ def serves_tiles(m: int) -> Callable[[Workload], bool]:
     return allowed
 
 
-def preferred(workload: Workload) -> str | None:
-    """The cheapest algorithm for one image; None for the direct sum.
+def fastest(m: int) -> Callable[[Workload, Target], bool]:
+    """Predicate: F(m, 3) is predicted to be the fastest for one image.
 
-    Larger batches only make it cheaper, as weights are transformed once.
+    Larger batches only make it faster, as weights are transformed once.
     """
+
+    def faster(workload: Workload, target: Target) -> bool:
+        return chosen(workload, target) == m
+
+    return faster
+
+
+def chosen(workload: Workload, target: Target) -> int | None:
+    """The m of the fastest F(m, 3) for one image; None for the direct sum."""
     given: Any = workload.named.get("tolerance")
     if workload.dtypes[0] != "f32" or not given:
         return None
-    m = cheapest(of(workload), given)
-    return None if m is None else NAMES[m]
+    return cheapest(of(workload), given, target)
 
 
 def cheapest(
-    p: Problem, tolerance: float | None, *, constant: bool = False
+    p: Problem, tolerance: float | None, target: Target, *, constant: bool = False
 ) -> int | None:
-    """The m of the cheapest F(m, 3) for one image; None for the direct sum.
+    """The m of the F(m, 3) predicted to be fastest; None for the direct sum.
 
     Args:
         p: The convolution.
         tolerance: Error allowed.
+        target: Where it runs.
         constant: Whether the windows are constant, and transformed ahead.
     """
-    costs: dict[int | None, float] = {}
-    for m in NAMES:
-        if serves_problem(m, p, tolerance):
-            cut = blocks(m, p)
-            costs[m] = _cost(cut) + (0 if constant else _of_windows(cut))
-    if costs:
-        costs[None] = _plain(p)
+    allowed = [m for m in NAMES if serves_problem(m, p, tolerance)]
+    costs: dict[int | None, float] = {
+        m: winograd_model.cycles(blocks(m, p), target, constant=constant)
+        for m in allowed
+    }
+    if allowed:
+        costs[None] = min(convolution_layouts.predicted(p, "f32", target))
     return min(costs, key=costs.__getitem__, default=None)
-
-
-def _plain(p: Problem) -> float:
-    """Cycles of the direct sum for one image."""
-    products = p.inputs * p.outputs * WINDOW**2
-    filled = max(_FEW, p.outputs) / p.outputs
-    return _DIRECT * filled * p.result[0] * p.result[1] * products / (2 * LANES)
-
-
-def _cost(cut: Blocks) -> float:
-    """Cycles for one image with transformed weights."""
-    cycles, points = _CYCLES[cut.transforms.outputs], cut.transforms.points**2
-    groups, strips = -(-cut.inputs // LANES), -(-cut.outputs // STRIP)
-    far = 4 * points * groups * LANES * strips * STRIP > _NEAR
-    pieces = -(-cut.tiles // _ROWS)
-    rows = -(-cut.tiles // pieces)
-    rows = max(rows, _FAR if far else _CHAIN) + (pieces - 1) * max(rows, _CHAIN)
-    products = cut.count * points * strips * groups * LANES * rows * _DIRECT
-    tiles = cut.count * cut.tiles
-    results = strips * STRIP // LANES
-    around = tiles * (groups * cycles.image + results * cycles.result)
-    return products + around
-
-
-def _of_windows(cut: Blocks) -> float:
-    """Cycles of the weight transform."""
-    pieces = -(-cut.outputs // STRIP) * (STRIP // LANES) * -(-cut.inputs // LANES)
-    return pieces * LANES * _CYCLES[cut.transforms.outputs].weight

@@ -84,12 +84,15 @@ def transformed_windows(
         target: Where it runs; the operators are made for CPUs.
     """
     nodes = graph.nodes if target.model == "cpu" else ()
-    found = {node: _side(node, constant, sizes) for node in nodes}
+    found = {node: _side(node, constant, sizes, target) for node in nodes}
     return TransformedWindows({node: m for node, m in found.items() if m})
 
 
 def _side(
-    node: Node, constant: AbstractSet[Value], sizes: Mapping[str, int]
+    node: Node,
+    constant: AbstractSet[Value],
+    sizes: Mapping[str, int],
+    target: Target,
 ) -> int | None:
     """The m of the fastest F(m, 3); None if it is no convolution that has one."""
     named = arguments_of(node) if node.id == winograd_packing.CONVOLUTION else {}
@@ -100,7 +103,7 @@ def _side(
         return None
     asked = {name: at_sizes(named[name], sizes) for name in _WINDOW}
     p = convolution(node.id, asked, at_sizes(x.shape, sizes), at_sizes(w.shape, sizes))
-    return winograd.cheapest(p, named["tolerance"], constant=True)
+    return winograd.cheapest(p, named["tolerance"], target, constant=True)
 
 
 class TransformedWindows(Rewriter):
