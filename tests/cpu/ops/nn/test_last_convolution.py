@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tensorlang.targets import Target
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
+MACHINE = Path(__file__).parents[3] / "data/machines/zen4.json"
 LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 
 # image with channels, weights, attributes, activation
@@ -211,7 +214,8 @@ def test_many_weights_for_few_pixels_stay_as_they_are():
     assert preferred(nn.conv2d, asked, machine) == "implicit_gemm"
 
 
-def test_a_tolerance_prefers_winograd_to_moving_channels():
+def test_a_tolerance_prefers_winograd_to_moving_channels(monkeypatch):
+    monkeypatch.setenv("TENSORLANG_MACHINE", str(MACHINE))
     machine = Target(vector_bits=512, vector_registers=32)
     for tolerance, chosen in ((None, "channels_last"), (1.0, "winograd43")):
         asked = nn.conv2d.workload(
