@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from tensorlang import lazy
 from tensorlang.ir.dtypes import f32
-from tensorlang.ir.nodes import Binary, Call, Var
-from tensorlang.ir.visit import walk
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks
 from tensorlang.ops.nn.winograd_matrices import WINDOW, Matrix
 from tensorlang.ops.nn.winograd_products import transformed
@@ -23,11 +21,11 @@ if TYPE_CHECKING:
     from tensorlang.targets import Target
 
 with lazy.modules(__name__):
+    from tensorlang.ir import nodes, visit
     from tensorlang.schedules.cost import core as cores
     from tensorlang.schedules.cost import tiles
 
 _COPIES: Final = 2  # of each pixel: to a block's lines or from them, and transposed
-
 _TRAVELS: Final = 2  # of what is written: into a cache, and back out of it
 
 
@@ -83,7 +81,7 @@ def _moved(core: Core) -> float:
 def _operations(matrix: Matrix) -> int:
     """Operations of `M grid M^T`, terms that are shared counted once."""
     side = range(len(matrix[0]))
-    grid = [[Var(f"v{y}{x}", f32) for x in side] for y in side]
+    grid = [[nodes.Var(f"v{y}{x}", f32) for x in side] for y in side]
     stores = transformed(matrix, lambda y, x: grid[y][x], lambda _: ())
-    nodes = {id(node): node for _, value in stores for node in walk(value)}
-    return sum(isinstance(n, (Binary, Call)) for n in nodes.values())
+    terms = {id(node): node for _, value in stores for node in visit.walk(value)}
+    return sum(isinstance(term, (nodes.Binary, nodes.Call)) for term in terms.values())
