@@ -105,9 +105,10 @@ def _outer(workload: Workload) -> bool:
 
 
 def _apart(workload: Workload) -> bool:
-    """Whether channels come first and a phase of the image has several pixels."""
+    """Whether channels come first, a phase has several pixels, and sums have terms."""
     p = of(workload)
-    return p.first and any(n > s for n, s in zip(p.image, p.stride, strict=True))
+    several = any(n > s for n, s in zip(p.image, p.stride, strict=True))
+    return p.first and several and not (p.depthwise and p.pixels)
 
 
 def _dotted(workload: Workload) -> bool:
@@ -286,7 +287,7 @@ _BACK: Final = (
 ALGORITHMS: Final[Mapping[str, tuple[Row, ...]]] = {
     "": (
         _DIRECT[0],
-        *(  # before those as exact, as the first that is predicted faster is chosen
+        *(  # first, as the first row that is predicted to be faster is chosen
             _winograd(m, name, winograd.serves(m), _fused, faster=winograd.fastest(m))
             for m, name in winograd.NAMES.items()
         ),

@@ -7,6 +7,7 @@ Their error grows with the tile (`winograd_matrices`), so a caller has to allow 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias
 
 from tensorlang.ops.nn import convolution_layouts, winograd_model
@@ -89,6 +90,7 @@ def chosen(workload: Workload, target: Target) -> int | None:
     return cheapest(of(workload), given, target)
 
 
+@lru_cache(maxsize=256)
 def cheapest(
     p: Problem, tolerance: float | None, target: Target, *, constant: bool = False
 ) -> int | None:

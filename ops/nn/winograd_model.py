@@ -1,7 +1,7 @@
 """Predicted cycles of Winograd's convolutions, of one image and one thread.
 
 Around the products at each point of the tiles, vectors are moved, transposed and
-transformed. One such operation ends per cycle: each waits for what was just stored.
+transformed. One such operation ends per cycle, as most load what was just stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ with lazy.modules(__name__):
     from tensorlang.schedules.cost import tiles
 
 _COPIES: Final = 2  # of each pixel: to a block's lines or from them, and transposed
-_TRAVELS: Final = 2  # of what is written: into a cache, and back out of it
+_TRAVELS: Final = 2  # of written weights through a cache: stored, and loaded again
 
 
 def cycles(cut: Blocks, target: Target, *, constant: bool) -> float:
@@ -67,7 +67,7 @@ def _read(core: Core, size: float, whole: float) -> float:
 
 
 def _transform(core: Core, matrix: Matrix, cut: Blocks) -> float:
-    """Operations per vector of a tile: points and pixels, moved and transformed."""
+    """Operations per vector of a tile, whose points are stored and loaded once."""
     points, pixels = cut.transforms.points**2, cut.transforms.outputs**2
     return _operations(matrix) + 2 * points + pixels * _moved(core)
 

@@ -64,6 +64,7 @@ class Choice:
     rows: int  # rows of a register tile
     vectors: int  # vectors of columns of a register tile
     blocks: space.Blocks
+    dots: bool  # whether both operands are contiguous along the reduction
     by_depth: bool  # whether lanes along the reduction are faster
     dot_rows: int  # rows of a tile of dot products
     dot_columns: int  # columns of a tile of dot products
@@ -117,8 +118,8 @@ def tiles(core: Core, rows: int) -> list[tuple[int, int]]:
     """Register tiles that fit the registers, of at most so many rows."""
     found = []
     for vectors in space.VECTORS:
-        fits = [n for n in space.ROWS if core.holds(n, vectors)]
-        tall = min(fits[-1], rows)
+        fits = [n for n in space.ROWS if n == vectors == 1 or core.holds(n, vectors)]
+        tall = min(max(fits, default=0), rows)
         found += [(n, vectors) for n in range(tall, max(tall - _SHORTER, 1) - 1, -1)]
     return found
 
@@ -153,7 +154,7 @@ def _far_lines(core: Core, product: Product) -> bool:
     """Whether a tile's rows are elements of more lines than the first cache has.
 
     Each line has rows of a few tiles, and is gone before the next of them. An open
-    depth may be any.
+    depth counts as a large one.
     """
     first = core.levels[0] if core.levels else None
     return (
@@ -195,7 +196,7 @@ def choice(core: Core, product: Product, *, dots: bool) -> Choice:
     if dots:
         sides = min(_dots(core, product), key=by_dots)
         quickest = by_dots(sides)
-    return Choice(*tile, how, quickest < least, *sides)
+    return Choice(*tile, how, dots, quickest < least, *sides)
 
 
 def candidates(
@@ -219,14 +220,14 @@ def _spent(
 
 
 def compared(
-    core: Core, product: Product, own: str = "", *, dots: bool = False
+    core: Core, product: Product, prefix: str = "", *, dots: bool = False
 ) -> Iterator[Candidate]:
     """What `choice` compares; terms are those of the most rows if they are open.
 
     Args:
         core: A core of the machine.
         product: The contraction.
-        own: What the names of its knobs of blocks begin with.
+        prefix: What the names of its knobs of blocks begin with.
         dots: Whether both operands are contiguous along the reduction.
     """
     sizes = sizes_of(product)
@@ -234,7 +235,7 @@ def compared(
     for tile, how in candidates(core, product):
         each = [cycles(core, size, *tile, how) for size in sizes]
         yield Candidate(
-            _tiled(tile, how, own) | {"lanes_along": "columns"},
+            _tiled(tile, how, prefix) | {"lanes_along": "columns"},
             geometric_mean(each),
             terms(core, sizes[-1], *tile, how),
             dict(zip(few_and_many, each, strict=False)),
@@ -253,7 +254,7 @@ def predicted(
     core: Core,
     product: Product,
     best: Choice,
-    own: str,
+    prefix: str,
     values: Mapping[str, Value],
 ) -> float:
     """Cycles of a contraction by its knobs, absent ones as in `best`.
@@ -262,15 +263,15 @@ def predicted(
         core: A core of the machine.
         product: The contraction.
         best: The defaults.
-        own: What the names of its knobs of blocks begin with.
+        prefix: What the names of its knobs of blocks begin with.
         values: Values by name.
     """
-    of = {**_values(best, own), **values}
-    of |= {name: of[f"{own}{name}"] for name in space.OF_BLOCKS}
+    of = {**_values(best, prefix), **values}
+    of |= {name: of[f"{prefix}{name}"] for name in space.OF_BLOCKS}
     if product.right.run != "n" and of["packing"] == "none":
         of["packing"] = "inside"  # as columns that are not contiguous always are
     sizes = sizes_of(product)
-    if of["lanes_along"] == "depth":
+    if best.dots and of["lanes_along"] == "depth":
         sides = int(of["dot_rows"] or 1), int(of["dot_columns"] or 1)
         each = [dot_cycles(core, size, *sides) for size in sizes]
     else:
@@ -288,17 +289,17 @@ def predicted(
     return geometric_mean(each)
 
 
-def _values(best: Choice, own: str) -> dict[str, Value]:
+def _values(best: Choice, prefix: str) -> dict[str, Value]:
     """The values of the knobs by default, by name."""
     return {
-        **_tiled((best.rows, best.vectors), best.blocks, own),
+        **_tiled((best.rows, best.vectors), best.blocks, prefix),
         "lanes_along": "depth" if best.by_depth else "columns",
         "dot_rows": best.dot_rows,
         "dot_columns": best.dot_columns,
     }
 
 
-def _tiled(tile: tuple[int, int], how: space.Blocks, own: str) -> dict[str, Value]:
+def _tiled(tile: tuple[int, int], how: space.Blocks, prefix: str) -> dict[str, Value]:
     """The values of the knobs of a tile in blocks."""
     values: tuple[Value, ...] = (
         how.order,
@@ -309,7 +310,7 @@ def _tiled(tile: tuple[int, int], how: space.Blocks, own: str) -> dict[str, Valu
         how.rows_packed,
         how.strips_first,
     )
-    names = (f"{own}{name}" for name in space.OF_BLOCKS)
+    names = (f"{prefix}{name}" for name in space.OF_BLOCKS)
     return {
         "rows": tile[0],
         "vectors": tile[1],

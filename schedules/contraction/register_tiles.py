@@ -72,14 +72,15 @@ def tiles(plan: Plan) -> None:
         dots.by_dots(plan, best)
         return
     # each contraction of a function after the first has blocks of its own
-    own = f"{stage.name}_" if space.OF_BLOCKS[0] in plan.knobs.domains else ""
-    plan.knobs.costs.append(partial(predicted, plan.core, product, best, own))
-    plan.knobs.compared.append(partial(compared, plan.core, product, own, dots=dotted))
+    prefix = f"{stage.name}_" if plan.knobs.costs else ""
+    known = plan.core, product
+    plan.knobs.costs.append(partial(predicted, *known, best, prefix))
+    plan.knobs.compared.append(partial(compared, *known, prefix, dots=dotted))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
     if dots.chosen(plan, best) and s.attempt(dots.by_dots, plan, best):
         return
-    if s.attempt(in_blocks, plan, tile, best.blocks, own):
+    if s.attempt(in_blocks, plan, tile, best.blocks, prefix):
         return
     pack_whole(s, stage, tile, rows=False)
     for tall, rows in tiling.cut_rows(
@@ -89,17 +90,19 @@ def tiles(plan: Plan) -> None:
             _tile(s, part, stage, axes, replace(wide, rows=rows))
 
 
-def in_blocks(plan: Plan, tile: space.Tile, best: space.Blocks, own: str = "") -> None:
-    """Blocks of the sizes and order that the knobs choose, whose names begin `own`."""
+def in_blocks(
+    plan: Plan, tile: space.Tile, best: space.Blocks, prefix: str = ""
+) -> None:
+    """Blocks by the knobs whose names begin with a prefix."""
     knobs = plan.knobs
     how = space.Blocks(
-        knobs.choice(f"{own}blocks", space.ORDERS, default=best.order),
-        knobs.choice(f"{own}block_strips", space.STRIPS, default=best.strips),
-        knobs.choice(f"{own}block_tiles", space.TILES, default=best.tiles),
-        knobs.choice(f"{own}block_depth", space.DEPTHS, default=best.depth),
-        knobs.choice(f"{own}packing", space.PACKING, default=best.packing),
-        knobs.flag(f"{own}rows_packed", default=best.rows_packed),
-        knobs.flag(f"{own}strips_first", default=best.strips_first),
+        knobs.choice(f"{prefix}blocks", space.ORDERS, default=best.order),
+        knobs.choice(f"{prefix}block_strips", space.STRIPS, default=best.strips),
+        knobs.choice(f"{prefix}block_tiles", space.TILES, default=best.tiles),
+        knobs.choice(f"{prefix}block_depth", space.DEPTHS, default=best.depth),
+        knobs.choice(f"{prefix}packing", space.PACKING, default=best.packing),
+        knobs.flag(f"{prefix}rows_packed", default=best.rows_packed),
+        knobs.flag(f"{prefix}strips_first", default=best.strips_first),
     )
     by_blocks(plan, tile, how)
 

@@ -14,7 +14,7 @@ STRIPS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 TILES: Final = STRIPS
 DEPTHS: Final = (32, 64, 96, 128, 192, 256, 320, 384, 512, 768, 1024, 0)
 PACKING: Final = ("none", "inside", "before")
-OF_BLOCKS: Final = (  # names of the knobs of blocks, as the fields of `Blocks`
+OF_BLOCKS: Final = (  # names of knobs, in the order of the fields of `Blocks`
     "blocks",
     "block_strips",
     "block_tiles",
