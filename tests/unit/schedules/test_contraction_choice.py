@@ -7,13 +7,16 @@ import pytest
 
 from tensorlang import machine
 from tensorlang.ir.dtypes import DType
+from tensorlang.ops import find
+from tensorlang.ops.kernels.building import schedule
 from tensorlang.schedules.contraction.choice import choice, far
 from tensorlang.schedules.contraction.model import Product, cycles, dot_cycles
-from tensorlang.schedules.contraction.space import Blocks
+from tensorlang.schedules.contraction.space import OF_BLOCKS, Blocks
 from tensorlang.schedules.cost.core import modelled
 from tensorlang.schedules.cost.traffic import Operand, moved
 from tensorlang.schedules.tiling import nearest
-from tensorlang.targets import Target
+from tensorlang.scheduling import Knobs
+from tensorlang.targets import Target, get
 
 MACHINES = sorted((Path(__file__).parents[2] / "data/machines").glob("*.json"))
 THREADS = (1, 4)
@@ -47,6 +50,23 @@ def test_tiles_fit_the_registers_and_hide_the_latency(core, size):
     sums = best.rows * best.vectors
     assert sums + best.vectors + 1 <= core.registers
     assert sums >= core.products * core.latency
+
+
+@pytest.mark.parametrize("registers", [4, 8])
+def test_few_registers_have_a_tile(found, registers):
+    target = Target(vector_bits=128, vector_registers=registers)
+    few = modelled(found, target, DType("f32"))
+    best = choice(few, product(64, 128, 128), dots=False)
+    assert best.rows * best.vectors + best.vectors + 1 <= registers
+
+
+@pytest.mark.parametrize("lanes_along", ["columns", "depth"])
+def test_knobs_of_a_second_product_have_one_name(lanes_along):
+    op, knobs = find("nn.dense_grad"), Knobs(pinned={"lanes_along": lanes_along})
+    asked = op.workload((130, 65), (130, 13), (13, 65), layout="io")
+    schedule(op, asked, get("llvm"), "direct", knobs)
+    assert {f"dw_{name}" for name in OF_BLOCKS} <= {*knobs.values}
+    assert ("blocks" in knobs.values) == (lanes_along == "columns")
 
 
 @pytest.mark.parametrize("size", SIZES)
