@@ -66,56 +66,142 @@ def test_a_program_in_c_with_one_and_two_threads(dense, program):
         np.testing.assert_array_equal(y, nn.dense(*arrays[:2]))
 
 
-# Each round wakes a sleeping thread while the caller computes: on which processors?
-WOKEN = r"""
+# Programs whose calls wake a sleeping thread while the caller computes.
+POOL = r"""
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 #include "tensorlang_pool.h"
 
 static _Atomic int places[2];
+static _Atomic pthread_t runners[2];
 
 static void task(void *data, int number)
 {
     (void)data;
+    atomic_store(&runners[number], pthread_self());
     atomic_store(&places[number], sched_getcpu());
     clock_t end = clock() + CLOCKS_PER_SEC / 20;
     while (number == 0 && atomic_load(&places[1]) < 0 && clock() < end)
         ;
 }
 
+static void call(tensorlang_pool *pool)
+{
+    tensorlang_threads threads = tensorlang_pool_threads(pool);
+    struct timespec rest = {0, 2000000};
+    nanosleep(&rest, NULL);
+    atomic_store(&places[1], -1);
+    threads.parallel_for(threads.context, 2, task, NULL);
+    nanosleep(&rest, NULL);
+}
+
+/* The pool's thread, asleep on the caller's processor, and allowed on no other. */
+static pthread_t asleep_here(tensorlang_pool *pool)
+{
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    sched_setaffinity(0, sizeof here, &here);
+    do
+        call(pool);
+    while (atomic_load(&runners[1]) == pthread_self());
+    pthread_t thread = atomic_load(&runners[1]);
+    pthread_setaffinity_np(thread, sizeof here, &here);
+    for (int n = 0; n < 5; n++)
+        call(pool);
+    return thread;
+}
+
 int main(void)
 {
-    int apart = 0;
+    int counted = 0;
+    cpu_set_t all, now;
+    sched_getaffinity(0, sizeof all, &all);
     tensorlang_pool *pool = tensorlang_pool_start(2);
-    tensorlang_threads threads = tensorlang_pool_threads(pool);
-    for (int round = 0; round < 50; round++) {
-        struct timespec rest = {0, 2000000};
-        nanosleep(&rest, NULL);
-        atomic_store(&places[1], -1);
-        threads.parallel_for(threads.context, 2, task, NULL);
-        apart += atomic_load(&places[0]) != atomic_load(&places[1]);
-    }
+    @BODY@
     tensorlang_pool_stop(pool);
-    printf("%d", apart);
+    printf("%d", counted);
     return 0;
 }
 """
+APART = """
+    for (int n = 0; n < 10; n++) {
+        pthread_setaffinity_np(asleep_here(pool), sizeof all, &all);
+        call(pool);
+        counted += atomic_load(&places[0]) != atomic_load(&places[1]);
+    }
+"""
+MASKS = """
+    pthread_t thread = asleep_here(pool);
+    pthread_getaffinity_np(thread, sizeof now, &now);
+    counted += CPU_COUNT(&now) == 1;
+    for (int n = 0; n < 5; n++) {
+        pthread_setaffinity_np(thread, sizeof all, &all);
+        call(pool);
+        pthread_getaffinity_np(thread, sizeof now, &now);
+        counted += CPU_EQUAL(&now, &all);
+    }
+"""
+FORK = """
+    asleep_here(pool);
+    pid_t child = fork();
+    if (child == 0) {
+        sched_setaffinity(0, sizeof all, &all);
+        call(pool);
+        sched_getaffinity(0, sizeof now, &now);
+        int good = CPU_EQUAL(&now, &all) && atomic_load(&places[1]) >= 0;
+        tensorlang_pool_stop(pool);
+        _exit(good ? 0 : 1);
+    }
+    int status = 1;
+    counted = waitpid(child, &status, 0) == child && status == 0;
+"""
+
+two_processors = pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="there is one processor"
+)
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
-@pytest.mark.parametrize("flags", [(), ("-g", "-fsanitize=thread")])
+@pytest.fixture(params=[(), ("-g", "-fsanitize=thread")], ids=["plain", "sanitized"])
+def counted(request, dense, tmp_path):
+    """What a program with a pool of two threads counts."""
+
+    def run(body):
+        source, main = tmp_path / "pool.c", tmp_path / "pool"
+        source.write_text(POOL.replace("@BODY@", body))
+        pool = dense.folder / "tensorlang_pool.c"
+        command = ["gcc", "-O1", *request.param, f"-I{dense.folder}", source, pool]
+        subprocess.run([*command, "-pthread", "-o", main], check=True)
+        said = subprocess.run(
+            [main], check=True, capture_output=True, text=True, timeout=60
+        )
+        return int(said.stdout)
+
+    return run
+
+
+@two_processors
 @pytest.mark.usefixtures("loaded")
-def test_a_sleeping_thread_wakes_on_a_processor_of_its_own(dense, flags, tmp_path):
-    source, main = tmp_path / "woken.c", tmp_path / "woken"
-    source.write_text(WOKEN)
-    pool = dense.folder / "tensorlang_pool.c"
-    command = ["gcc", "-O1", *flags, f"-I{dense.folder}", source, pool, "-pthread"]
-    subprocess.run([*command, "-o", main], check=True)
-    said = subprocess.run([main], check=True, capture_output=True, text=True)
-    assert int(said.stdout) > 40  # of 50: other programs may hold the other processor
+def test_a_sleeping_thread_wakes_on_a_processor_of_its_own(counted):
+    assert counted(APART) > 8  # of 10: other programs may hold the other processors
+
+
+@two_processors
+@pytest.mark.usefixtures("loaded")
+def test_the_affinity_of_a_sleeping_thread_is_the_users(counted):
+    assert counted(MASKS) == 6
+
+
+@two_processors
+@pytest.mark.usefixtures("loaded")
+def test_the_caller_does_all_jobs_of_a_forked_process(counted):
+    assert counted(FORK) == 1
 
 
 def test_wrong_calls_have_codes(dense, loaded):
