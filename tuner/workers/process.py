@@ -145,19 +145,21 @@ class WorkerProcess:
         if process is None:
             return
         until = time.monotonic() + _STOP_SECONDS
-        process.terminate()  # the guard ends all that it inherits
-        _signal_group(process, signal.SIGCONT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_SECONDS)
-        while _signal_group(process, 0) and time.monotonic() < until:
-            time.sleep(_POLL)  # the guard was killed, and its own guard does it
-        _signal_group(process, signal.SIGKILL)
-        process.wait()
-        _kill_tagged(self._tag)
-        for stream in (process.stdin, process.stdout, self._errors):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
+        try:
+            process.terminate()  # the guard ends all that it inherits
+            _signal_group(process, signal.SIGCONT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_SECONDS)
+            while _is_group_alive(process.pid) and time.monotonic() < until:
+                time.sleep(_POLL)  # the guard was killed, and its own guard does it
+        finally:  # also on Ctrl-C
+            _signal_group(process, signal.SIGKILL)
+            process.wait()
+            _kill_tagged(self._tag)
+            for stream in (process.stdin, process.stdout, self._errors):
+                if stream is not None:
+                    with contextlib.suppress(OSError):
+                        stream.close()
 
     def end(self) -> None:
         """Have the process end for good, whatever another thread asks it for."""
@@ -344,13 +346,23 @@ class WorkerProcess:
         return _DOING.get(self._stage, "being timed")
 
 
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> bool:
-    """Send a signal to all of a process's group; whether there was any."""
-    try:
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to all of a process's group."""
+    with contextlib.suppress(OSError):
         os.killpg(process.pid, number)
-    except OSError:
-        return False
-    return True
+
+
+def _is_group_alive(group: int) -> bool:
+    """Whether any process of a group has not ended; False without /proc.
+
+    A signal would also find those that ended and whose parent does not wait for them.
+    """
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, found = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(found) == group and state not in "ZX":
+                return True
+    return False
 
 
 def _kill_tagged(tag: str) -> None:

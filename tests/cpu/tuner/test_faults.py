@@ -28,7 +28,7 @@ from tensorlang.tuner import (
     tune,
 )
 from tensorlang.tuner.search.search import Search, Suggestion
-from tensorlang.tuner.workers import process
+from tensorlang.tuner.workers import guard, process
 from tensorlang.tuner.workers.client import Worker
 from tensorlang.tuner.workers.protocol import Disturbed
 from tensorlang.tuner.workers.worker import Session
@@ -209,6 +209,13 @@ def children_of(process: int) -> list[int]:
     return [int(each) for each in listed.split()]
 
 
+@pytest.fixture
+def relu() -> process.WorkerProcess:
+    """A worker that is not started."""
+    workload = Workload("nn.relu", ((32,),), ("f32",), threads=1)
+    return process.WorkerProcess("nn.relu", workload, targets.host().name)
+
+
 DAEMON: Final = """
 import os, subprocess, sys, time
 quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
@@ -235,13 +242,12 @@ def test_a_guard_that_is_killed_leaves_no_daemon(outer: bool, tmp_path: Path) ->
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_tuner_waits_for_the_guard_of_a_guard_that_was_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    relu: process.WorkerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = tmp_path / "daemon"
     command = sys.executable, "-c", DAEMON, str(note)
     monkeypatch.setattr(process, "_WORKER", command)
-    workload = Workload("nn.relu", ((32,),), ("f32",), threads=1)
-    with process.WorkerProcess("nn.relu", workload, targets.host().name) as worker:
+    with relu as worker:
         assert worker._process is not None
         assert wait_until(lambda: note.exists() and note.read_text().endswith("\n"))
         daemon = Path("/proc") / note.read_text().strip()
@@ -249,6 +255,57 @@ def test_a_tuner_waits_for_the_guard_of_a_guard_that_was_killed(
         os.kill(inner, signal.SIGSTOP)  # as on a busy machine
         os.kill(worker._process.pid, signal.SIGKILL)
     assert not daemon.exists()
+
+
+STUBBORN: Final = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(sys.argv[1], "w").close()
+time.sleep(60)
+"""
+
+
+def test_ctrl_c_while_a_worker_ends_leaves_none(
+    relu: process.WorkerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = tmp_path / "started"
+    command = sys.executable, "-c", STUBBORN, str(note)
+    monkeypatch.setattr(process, "_GUARD", command)
+    relu.__enter__()
+    held = relu._process
+    assert held is not None
+    wait = held.wait
+
+    def interrupted(timeout: float | None = None) -> int:
+        if timeout is not None:
+            raise KeyboardInterrupt
+        return wait()
+
+    monkeypatch.setattr(held, "wait", interrupted)
+    assert wait_until(note.exists)
+    with pytest.raises(KeyboardInterrupt):
+        relu.stop()
+    assert held.returncode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inherits orphans")
+def test_what_has_ended_and_nobody_reaps_is_not_waited_for(
+    relu: process.WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_WORKER", ("sleep", "60"))
+    guard.inherit_orphans()  # as the first process of a container does
+    try:
+        relu.__enter__()
+        held = relu._process
+        assert held is not None
+        assert wait_until(lambda: bool(children_of(held.pid)))
+        os.kill(held.pid, signal.SIGKILL)
+        start = time.monotonic()
+        relu.stop()
+        assert time.monotonic() - start < process._STOP_SECONDS / 2
+        assert os.waitpid(-held.pid, os.WNOHANG)[0]  # it was there
+    finally:
+        guard._prctl(guard._CHILD_SUBREAPER, 0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits another process")
@@ -262,9 +319,9 @@ def test_too_little_memory_is_not_the_candidate_s_fault(
     def sent(worker: Worker, request: Mapping[str, Any]) -> None:
         if request.get("do") in ("schedule", "attempt") and len(hit) < 2:
             assert worker._process is not None
-            (guard,) = children_of(worker._process.pid)
+            (inner,) = children_of(worker._process.pid)
             limits = 1 << 20, resource.RLIM_INFINITY
-            resource.prlimit(children_of(guard)[0], resource.RLIMIT_AS, limits)
+            resource.prlimit(children_of(inner)[0], resource.RLIMIT_AS, limits)
             hit.append(request["do"])
         send(worker, request)
 
