@@ -84,14 +84,14 @@ def tune(
         dtypes: One dtype for all arrays, or one each.
         workload: A workload in place of shapes, dtypes and attributes.
         budget: Seconds in total; None to be limited by trials only. The default has
-            `limit` seconds even so.
+            `limit` seconds even so, and as many for waiting.
         trials: Configurations per operator, including earlier runs.
         target: The target to tune for.
         seed: Seed of the search.
         storage: An Optuna storage URL; default: the user's SQLite file.
         resume: Whether trials of earlier runs count.
         listen: Called after each trial.
-        limit: Seconds per candidate.
+        limit: Busy seconds per candidate.
         compile_only: Compile for an absent GPU and choose by static cost.
         log: File for the output of workers, including tracebacks of failed candidates.
         attributes: The workload's other attributes.
@@ -285,8 +285,11 @@ def _note_reached(
 ) -> None:
     """Note how far the study is, for the order of later runs.
 
-    A run that tries nothing new is at its end, too: its budget allows no more.
+    A run that tries nothing new is at its end, too: its budget allows no more. One that
+    did not get to check the default says nothing.
     """
+    if default.key not in search.known:
+        return
     best = [candidate.key for candidate, _ in search.best(2)]
     compared = bool(measured.samples) or run.static or len(best) == 1
     if measured.samples:
@@ -382,8 +385,12 @@ def _note(run: Run, search: Search, default: Candidate, *, compared: bool) -> st
     ]
     said = "; ".join(filter(None, (run.trouble, space_note(space, schedules))))
     if default.key not in search.known:
-        held = f"the default was not checked in {run.elapsed:.1f} s, and stands"
-        return "; ".join(filter(None, (said, f"{held}: give it a larger budget")))
+        held = (
+            f"the default was not checked in {run.elapsed:.1f} s, mostly spent "
+            "waiting, and stands: run it again on an idle machine, or with a larger "
+            "budget"
+        )
+        return "; ".join(filter(None, (said, held)))
     if said or compared:
         return said
     more = "run it again"

@@ -26,11 +26,11 @@ from tensorlang.tuner.search.space import Space
 from tensorlang.tuner.workers import builders
 from tensorlang.tuner.workers.builders import Builders
 from tensorlang.tuner.workers.client import Worker
+from tensorlang.tuner.workers.process import Late
 from tensorlang.tuner.workers.protocol import (
     CHECKS,
     CRASHED,
     FAILED,
-    HUNG,
     LOST,
     OK,
     UNCOUNTED,
@@ -259,16 +259,17 @@ class Run:
         """Measure a candidate; None if the budget ended first."""
         candidate = suggestion.candidate
         if candidate == default:  # however short the budget
-            left = max(self.ends - time.monotonic(), self.limit)
+            # at least half of it for waiting
+            left = max(self.ends - time.monotonic(), 2 * self.limit)
         else:
             left = self._left(search, default)
             if left <= min(self._usual, self.limit):
                 return None
-        ends = time.monotonic() + left
         limit = self.limit
         if self._usual:
             limit = min(limit, max(_PATIENCE * self._usual, _LEAST_PATIENCE))
         _LOG.info("trying %s", candidate)
+        start = time.perf_counter()
         best = search.fastest() or 0.0
         with self._stage("build"):
             search.builders.await_built(candidate, left)
@@ -280,6 +281,9 @@ class Run:
                 left=left,
                 meanwhile=partial(self._store, search, default),
             )
+        except Late:
+            self.spent["unfinished"] += time.perf_counter() - start
+            return None
         except TuningError as problem:
             if candidate == default:
                 raise
@@ -291,8 +295,7 @@ class Run:
             spent = outcome.spent.items()
             busy = sum(each for stage, each in spent if stage not in UNCOUNTED)
             self._usual = max(self._usual, busy)
-        cut_off = outcome.status == HUNG and time.monotonic() >= ends
-        return None if cut_off else outcome
+        return outcome
 
     def _left(self, search: Search, default: Candidate) -> float:
         """Seconds left for exploration, excluding the finals."""

@@ -12,7 +12,13 @@ from typing import Any, Final
 from tensorlang.errors import TuningError
 from tensorlang.scheduling import Knobs
 from tensorlang.scheduling.knobs import Value
-from tensorlang.tuner.workers.process import Died, Silent, Unavailable, WorkerProcess
+from tensorlang.tuner.workers.process import (
+    Died,
+    Late,
+    Silent,
+    Unavailable,
+    WorkerProcess,
+)
 from tensorlang.tuner.workers.protocol import CRASHED, HUNG, LOST, Candidate, Outcome
 from tensorlang.tuner.workers.scheduler import Scheduled
 from tensorlang.workload import Workload
@@ -73,6 +79,7 @@ class Worker(WorkerProcess):
             meanwhile: Called while the worker begins.
 
         Raises:
+            Late: the deadline came before the limit.
             Unavailable: the worker cannot start.
             TuningError: it cannot judge any candidate.
         """
@@ -80,7 +87,7 @@ class Worker(WorkerProcess):
         request = {"do": "attempt", "best": best, **_plain(candidate)}
         answer = self._judged(request, limit, left, meanwhile=meanwhile)
         if isinstance(answer, Outcome):
-            return replace(answer, spent={"lost": time.perf_counter() - start})
+            return replace(answer, spent={"unfinished": time.perf_counter() - start})
         return Outcome.from_json(answer)
 
     def open(self) -> None:
@@ -153,6 +160,9 @@ class Worker(WorkerProcess):
             return self._ask(request, limit, left, knobs, meanwhile)
         except Died as death:
             status, reason = LOST if death.outside else CRASHED, str(death)
+        except Late:
+            self.stop()
+            raise
         except Silent:
             status = HUNG
             reason = f"not done after {limit:.3g} s, still {self._doing()}"

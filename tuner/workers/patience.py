@@ -29,6 +29,7 @@ class Patience:
 
     Attributes:
         paused: Whether time does not count at present.
+        late: Whether the deadline has come, with busy seconds left.
         suspended: Whether a signal stopped the process, and it was waited for in vain.
     """
 
@@ -36,7 +37,7 @@ class Patience:
         self._process, self._until = process, until
         self._limit = self._left = limit
         self._seen, self._waits = time.monotonic(), _waits(process)
-        self.paused = self.suspended = False
+        self.paused = self.late = self.suspended = False
         self._asleep = 0.0  # seconds that it has been suspended for
 
     def next_look(self) -> float:
@@ -47,6 +48,7 @@ class Patience:
         now = time.monotonic()
         if now - self._seen >= min(_STEP / 2, self._left):
             self._look(now)
+        self.late = now >= self._until and self._left > 0
         return max(min(self._left, self._until - now, _STEP), 0.0)
 
     def _look(self, now: float) -> None:

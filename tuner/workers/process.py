@@ -78,6 +78,10 @@ class Silent(Exception):  # noqa: N818 - an event, told as an outcome
     """The worker did not answer in time."""
 
 
+class Late(Silent):
+    """The deadline came before the worker had spent its time."""
+
+
 class Unavailable(TuningError):  # noqa: N818 - likewise
     """No worker can be started at present."""
 
@@ -305,6 +309,8 @@ class WorkerProcess:
                 elif patience.suspended:
                     said = f"the worker was suspended while {self._doing()}"
                     raise Died(said, outside=True)
+                elif patience.late:
+                    raise Late("no answer before the deadline")
                 elif not wait:
                     raise Silent("no answer in time")
         line, _, self._pending = self._pending.partition(b"\n")

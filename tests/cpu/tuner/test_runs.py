@@ -34,7 +34,7 @@ from tensorlang.scheduling import Knobs
 from tensorlang.tuner import Progress, Report, tune
 from tensorlang.tuner.measurement.processor_load import Load
 from tensorlang.tuner.storage.studies import Reached, Study, by_name
-from tensorlang.tuner.workers import protocol
+from tensorlang.tuner.workers import patience, protocol
 from tensorlang.tuner.workers.process import WorkerProcess
 
 SHAPE = [(1 << 14,)]
@@ -103,10 +103,20 @@ def test_a_default_that_is_not_checked_in_time_stands(
     assert (report.trials, report.counts, report.record) == (0, {}, None)
     assert (report.default_seconds, report.seconds) == (None, None)
     assert not report.compared
-    assert re.match(
-        r"the default was not checked in \d+\.\d s, and stands", report.note
-    )
+    said = r"the default was not checked in \d+\.\d s, mostly spent waiting, and stands"
+    assert re.match(said, report.note)
     assert "not timed" in report._repr_html_()
+    (study,) = by_name(storage).values()
+    assert (study.reached, study.done) == (None, 0)
+
+
+def test_a_default_that_takes_its_limit_is_an_error_however_short_the_budget(
+    user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "_waits", lambda _: {})  # for a processor
+    name = user_operator("forever", "fast")
+    with pytest.raises(TuningError, match="itself hung: not done after 4 s"):
+        run(name, storage, budget=3, limit=4)
 
 
 def test_a_budget_holds_while_a_candidate_hangs(

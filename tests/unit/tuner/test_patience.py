@@ -45,6 +45,13 @@ def test_waiting_for_a_processor_does_not_count(clock: dict[str, float]) -> None
 def test_no_wait_outlasts_the_end_of_all_time(clock: dict[str, float]) -> None:
     given = Patience(PID, 2.0, until=5.0)
     assert looks(clock, given, 0.9) == pytest.approx(5.0, abs=0.01)
+    assert given.late
+
+
+def test_what_takes_its_limit_is_not_late(clock: dict[str, float]) -> None:
+    given = Patience(PID, 2.0, until=5.0)
+    assert looks(clock, given, 0.0) == pytest.approx(2.0, abs=0.01)
+    assert not given.late
 
 
 def test_waiting_for_the_device_does_not_count(clock: dict[str, float]) -> None:

@@ -20,6 +20,7 @@ from tensorlang.tuner.search.search import Search
 from tensorlang.tuner.search.space import Space
 from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.tuning_run import Run
+from tensorlang.tuner.workers.process import Late
 from tensorlang.tuner.workers.protocol import CRASHED, HUNG, OK, Candidate, Outcome
 
 FAMILY = "test_running"
@@ -79,7 +80,9 @@ class Worker:
             return Outcome(OK, "", 1.0 / self.tried, spent={"check": 0.1})
         if self.status == HUNG:
             self.clock["now"] += min(limit, left)
-        return Outcome(self.status, "lost", spent={"lost": 3.0})
+            if left < limit:
+                raise Late("no answer before the deadline")
+        return Outcome(self.status, "lost", spent={"unfinished": 3.0})
 
 
 @operator("test_running.copy", family=FAMILY)
