@@ -23,6 +23,7 @@ from tensorlang.tuner.limits.probe import probe
 from tensorlang.tuner.progress import Progress, Report
 from tensorlang.tuner.static import tuning as static_tuning
 from tensorlang.tuner.storage.databases import default_url, redacted
+from tensorlang.tuner.tuning import CANDIDATE_LIMIT
 from tensorlang.tuner.tuning import tune as search
 
 app = typer.Typer(add_completion=False)
@@ -46,7 +47,11 @@ def tune(
     attr: options.Attribute = None,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Such as 90s, 2m or 1h (default: 60s)."),
+        typer.Option(
+            metavar="TIME",
+            help="Such as 90s, 2m or 1h (default: 60s). The default configuration has "
+            f"{CANDIDATE_LIMIT:.0f} s even so.",
+        ),
     ] = None,
     trials: Annotated[
         int | None,
@@ -249,7 +254,7 @@ def _finding(report: Report) -> dict[str, object]:
         "machine": report.target,
         "default_seconds": report.default_seconds,
         "seconds": report.seconds,
-        "spread": report.spread,
+        "spread": report.spread if report.seconds is not None else None,
         "algorithm": report.best.algorithm,
         "knobs": report.best.knobs,
         "gain": ratio and ratio.median,

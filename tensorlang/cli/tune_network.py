@@ -91,7 +91,8 @@ def _summarise(rows: Sequence[Ranked], reports: Sequence[Report]) -> None:
         table.append((report.operator, count, *known))
     whole = all(report.compared for report in reports)
     total = "in all that were compared" if compared and not whole else "in all"
-    table.append((total, None, *_gained(before, after, measured=compared)))
+    if before:  # else no default was timed
+        table.append((total, None, *_gained(before, after, measured=compared)))
     head = ("tuned", "times", "default", "best", "gain")
     console.table(head, table, name="tuned")
 

@@ -139,17 +139,24 @@ def test_where_nothing_was_compared_the_table_says_so(tlang, search):
 
 def test_a_default_that_was_not_timed_is_told_without_times(tlang, search, capsys):
     untimed = report(
-        default_seconds=None, seconds=None, ratio=None, best=DEFAULT, compared=False
+        default_seconds=None,
+        seconds=None,
+        spread=0.0,
+        ratio=None,
+        best=DEFAULT,
+        compared=False,
     )
     search.result = [untimed]
     said = "the default was not timed and stands, 23 tried"
     assert said in tlang("tune", "bits").stdout
     (found,) = json.loads(tlang("tune", "bits", "--json").stdout)["reports"]
     assert (found["default_seconds"], found["seconds"]) == (None, None)
+    assert found["spread"] is None
     rows = [Ranked(find("bits"), untimed.workload, 2, 1e-3, 0.5)]
     tune_network._summarise(rows, [untimed])
-    _, first, *_ = capsys.readouterr().out.splitlines()
+    _, first, *others = capsys.readouterr().out.splitlines()
     assert first.split() == ["random.bits", "2", "-", "-", "-"]
+    assert not others
 
 
 @pytest.mark.parametrize("others", [0, 1])
