@@ -3,7 +3,7 @@
     y[i] = exp(x[i])     ->     exp_arg: f32 = x[i]
                                 exp_moved: f32 = fma(exp_arg, 1.442695, 12582912.0)
                                 ...
-                                exp_result: f32 = exp_scaled * exp_power_1
+                                exp_result: f32 = exp_half_scaled * exp_other_power
                                 y[i] = exp_result
 
 Names begin with the function's, so that a reader sees what is computed.

@@ -163,14 +163,14 @@ def erf(s: Scope, x: Expr) -> Expr:
     """`x + x P(x^2)` up to 1/2, `1 - 2^(c - 2t + t Q(t))` for `t = |x|` above."""
     size = s.let(Unary("abs", x), "size")
     square = s.let(x * x, "square")
-    small = s.fma(s.horner(square, _SMALL[s.dtype.name]), x, x)
+    small = s.fma(s.horner(square, _SMALL[s.dtype.name]), x, x, "near")
     most = 4.0 if s.single else 6.0  # from here on, erf rounds to 1
-    t = s.select(size > most, most, size)
+    t = s.select(size > most, most, size, "capped")
     q = s.horner(t, _LARGE[s.dtype.name])
-    line = s.let(_AT_ZERO[s.dtype.name] - (t + t))
-    whole, k = s.nearest(s.fma(q, t, line))
-    p = s.horner(s.fma(q, t, line - whole), EXP2[s.dtype.name])
-    erfc = s.float(s.bits(p) + k * 2**s.mantissa)  # p 2^k: no exponent is small
+    line = s.let(_AT_ZERO[s.dtype.name] - (t + t), "line")
+    whole, k = s.nearest(s.fma(q, t, line, "log2"), "exponent")
+    p = s.horner(s.fma(q, t, line - whole, "rest"), EXP2[s.dtype.name])
+    erfc = s.float(s.bits(p) + k * 2**s.mantissa, "tail")  # p 2^k: no exponent is small
     return s.select(size > 0.5, copysign(1.0 - erfc, x), small)
 
 

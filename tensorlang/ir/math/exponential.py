@@ -133,8 +133,9 @@ def clamp(s: Scope, x: Expr, low: float, high: float) -> Var:
 def reduce_by_ln2(s: Scope, x: Expr) -> tuple[Var, Var]:
     """`(r, k)` with `x = k ln2 + r`."""
     high, low = LN2[s.dtype.name]
-    whole, k = s.nearest(x, math.log2(math.e))
-    return s.fma(whole, -low, s.fma(whole, -high, x, "rest"), "rest"), k
+    whole, k = s.nearest(x, "exponent", math.log2(math.e))
+    coarse = s.fma(whole, -high, x, "coarse_rest")
+    return s.fma(whole, -low, coarse, "rest"), k
 
 
 def exp_parts(s: Scope, x: Expr) -> tuple[Var, Var]:
@@ -145,9 +146,9 @@ def exp_parts(s: Scope, x: Expr) -> tuple[Var, Var]:
 
 def scale(s: Scope, p: Expr, k: Expr) -> Var:
     """`p * 2^k`, rounded once, for k of twice the range of normal exponents."""
-    half = s.let(k >> 1, "half_k")
-    partly = s.let(p * s.power_of_two(half), "scaled")
-    return s.let(partly * s.power_of_two(k - half), "scaled")
+    half = s.let(k >> 1, "half_exponent")
+    partly = s.let(p * s.power_of_two(half, "half_power"), "half_scaled")
+    return s.let(partly * s.power_of_two(k - half, "other_power"), "scaled")
 
 
 def exp(s: Scope, x: Expr) -> Expr:
@@ -158,8 +159,8 @@ def exp(s: Scope, x: Expr) -> Expr:
 def exp2(s: Scope, x: Expr) -> Expr:
     """2 to the power x; exact for integral x."""
     x = clamp(s, x, *EXP2_RANGE[s.dtype.name])
-    whole, k = s.nearest(x)
-    return scale(s, s.horner(s.let(x - whole), EXP2[s.dtype.name]), k)
+    whole, k = s.nearest(x, "exponent")
+    return scale(s, s.horner(s.let(x - whole, "rest"), EXP2[s.dtype.name]), k)
 
 
 def expm1(s: Scope, x: Expr) -> Expr:
@@ -189,10 +190,11 @@ def tanh(s: Scope, x: Expr) -> Expr:
     size = s.let(Unary("abs", x), "size")
     large = s.let(size >= 0.7, "large")  # not NaN
     most = 10.0 if s.single else 20.0
-    t = s.select(size > most, most, size)
+    t = s.select(size > most, most, size, "capped")
     high, low = LN2[name]
-    whole, k = s.nearest(t, 2 * math.log2(math.e))
-    r = s.fma(whole, -low / 2, s.fma(whole, -high / 2, t))
+    whole, k = s.nearest(t, "exponent", 2 * math.log2(math.e))
+    coarse = s.fma(whole, -high / 2, t, "coarse_rest")
+    r = s.fma(whole, -low / 2, coarse, "rest")
     v = s.select(large, r, s.let(x * x))
     twice = [c * 2.0**n for n, c in enumerate(reversed(_EXP[name]))][:0:-1]
     twice = [0.0] * (len(_TANH[name]) - len(twice)) + twice

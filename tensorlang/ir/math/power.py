@@ -83,7 +83,7 @@ def _magnitude_f32(s: Scope, size: Expr, b: Expr) -> Expr:
     log = wide.fma(offset, wide.horner(offset, _LOG2_F32), Cast(wide.dtype, k))
     power = wide.let(log * Cast(wide.dtype, b))
     x = exponential.clamp(wide, power, *exponential.EXP2_RANGE["f32"])
-    whole, count = wide.nearest(x)
+    whole, count = wide.nearest(x, "count")
     p = wide.horner(wide.let(x - whole), _EXP2_F32)
     value = wide.float(wide.bits(p) + (count << wide.mantissa))  # normal in f64
     return Cast(s.dtype, value)
@@ -95,7 +95,7 @@ def _magnitude_f64(s: Scope, size: Expr, b: Expr) -> Expr:
     rest = s.fma(b, low, s.fma(b, high, -product))
     far = s.let(Unary("abs", product) < 1100.0)
     x = exponential.clamp(s, product, *exponential.EXP2_RANGE["f64"])
-    whole, k = s.nearest(x)
+    whole, k = s.nearest(x, "exponent")
     r = s.let((x - whole) + s.select(far, rest, 0.0))
     value = exponential.scale(s, s.horner(r, exponential.EXP2["f64"]), k)
     rising = s.let(b > 0.0)

@@ -92,9 +92,9 @@ class Scope:
         """The float with these bits."""
         return self.let(ir.Bitcast(self.dtype, bits), name)
 
-    def power_of_two(self, exponent: ir.Expr) -> ir.Var:
+    def power_of_two(self, exponent: ir.Expr, name: str = "power") -> ir.Var:
         """2 to an integer power within the normal range."""
-        return self.float((exponent + self.bias) << self.mantissa, "power")
+        return self.float((exponent + self.bias) << self.mantissa, name)
 
     def select(
         self, cond: ir.Expr, a: ir.ExprLike, b: ir.ExprLike, name: str = "t"
@@ -110,8 +110,10 @@ class Scope:
             name,
         )
 
-    def nearest(self, x: ir.Expr, scale: ir.ExprLike = 1.0) -> tuple[ir.Var, ir.Var]:
-        """`x * scale` rounded to an integer: as a float, and as an integer.
+    def nearest(
+        self, x: ir.Expr, name: str, scale: ir.ExprLike = 1.0
+    ) -> tuple[ir.Var, ir.Var]:
+        """`x * scale` rounded to an integer: as a float, and as an integer of a name.
 
         Adding 1.5 * 2^mantissa leaves the integer in the low bits; its magnitude must
         be below 2^(mantissa - 2). Beyond (and for NaN) both results are undefined.
@@ -120,7 +122,7 @@ class Scope:
         moved = self.fma(x, scale, magic, "moved")
         whole = self.let(moved - magic, "whole")
         stored = int(np.array(magic, self.dtype.numpy).view(self.int.numpy))
-        return whole, self.let(self.bits(moved) - stored, "k")
+        return whole, self.let(self.bits(moved) - stored, name)
 
 
 def widen(scope: Scope) -> Scope:

@@ -106,7 +106,7 @@ def _if_finite(s: Scope, x: ir.Expr, value: ir.Expr) -> ir.Var:
 def _near(s: Scope, size: ir.Expr) -> tuple[ir.Var, ir.Var, ir.Var]:
     """`(r, tail, q)` with `size = (4n + q) pi/2 + r + tail`, `size` below the limit."""
     first, second, third = _PARTS[s.dtype.name]
-    whole, quadrant = s.nearest(size, 2 / math.pi)
+    whole, quadrant = s.nearest(size, "quadrant", 2 / math.pi)
     most = s.fma(whole, -first, size)
     product = s.let(whole * second)
     missed = s.fma(whole, second, -product)
