@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tensorlang.scheduling import Knobs
 from tensorlang.workload import Workload
 
 AMX = ("amx_tile", "amx_bf16")
+MACHINE = str(Path(__file__).parents[3] / "data/machines/zen5.json")
 FEATURES = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl")
 TARGET = targets.Target(
     cpu="intel-graniterapids-m173",
@@ -128,7 +130,8 @@ def test_small_numbers_and_large_ones(split: Split) -> None:
         (0.1, "bf16x3"),
     ],
 )
-def test_the_fewest_products_that_are_allowed(tolerance, name) -> None:
+def test_the_fewest_products_that_are_allowed(tolerance, name, monkeypatch) -> None:
+    monkeypatch.setenv("TENSORLANG_MACHINE", MACHINE)
     of = workload(1024, 1024, 1024, tolerance)
     assert building.preferred(nn.dense, of, TARGET) == name
     without = dataclasses.replace(TARGET, features=FEATURES)
@@ -136,6 +139,7 @@ def test_the_fewest_products_that_are_allowed(tolerance, name) -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1024, 1024), (4, 256, 256), (16, 16, 16)])
-def test_only_where_they_are_faster(size) -> None:
+def test_only_where_they_are_faster(size, monkeypatch) -> None:
+    monkeypatch.setenv("TENSORLANG_MACHINE", MACHINE)
     of = workload(*size, 0.1)
     assert building.preferred(nn.dense, of, TARGET) == "direct"
