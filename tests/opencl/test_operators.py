@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from tensorlang.ops.registry import find, operators
 from tensorlang.tuner.correctness.gate import Gate
 from tensorlang.tuner.correctness.ragged import served_workloads
 
+MACHINE = Path(__file__).parents[1] / "data/machines/zen4.json"
 # where the default is too large for the interpreter, and the kernel serves no smaller
 # shapes: sizes whose schedule has the same knobs
 SMALLER = {
@@ -72,7 +74,10 @@ def test_as_the_interpreter(op, target, request):
 
 
 @pytest.mark.parametrize("name", SMALLER)
-def test_smaller_sizes_have_the_schedule_of_the_default(name, device):
+def test_smaller_sizes_have_the_schedule_of_the_default(name, device, monkeypatch):
+    """On the machine for which they were chosen."""
+    monkeypatch.setenv("TENSORLANG_MACHINE", str(MACHINE))
+    device = replace(device, vector_bits=512, vector_registers=32)
     op = find(name)
     small, full = (default(op, w, device, {})[1] for w in (workload_of(op), op.default))
     assert small.values == full.values
