@@ -49,18 +49,23 @@ def test_products_are_exact(tmp_path, of_b, zeros, depth, fixed) -> None:
     given |= {"z": whole(of_b)} if "z" in zeros else {}
     line = f"r = MatMulInteger (a, b{zeros})"
     fixed = [name for name in fixed if name in given]
-    mine, theirs = found(tmp_path, "int32[p, q] r", line, fixed, **given)
-    np.testing.assert_array_equal(mine, theirs, strict=True)
+    mine, _ = found(tmp_path, "int32[p, q] r", line, fixed, **given)
+    np.testing.assert_array_equal(mine, exact(**given), strict=True)
+
+
+def exact(a, b, y=0, z=0):
+    """As onnxruntime's, which saturates where a processor has no dot products."""
+    return (a.astype(np.int32) - y) @ (b.astype(np.int32) - z)
 
 
 @pytest.mark.parametrize("columns", [(), (6,)])
 def test_a_batch_and_zero_points_of_columns(tmp_path, columns) -> None:
     a, b = whole("uint8", 2, 3, 300), whole("int8", 300, 6)
     given = {"a": a, "b": b, "y": whole("uint8"), "z": whole("int8", *columns)}
-    mine, theirs = found(
+    mine, _ = found(
         tmp_path, "int32[p, q, r] s", "s = MatMulInteger (a, b, y, z)", **given
     )
-    np.testing.assert_array_equal(mine, theirs, strict=True)
+    np.testing.assert_array_equal(mine, exact(**given), strict=True)
 
 
 @pytest.mark.parametrize("channels", [3, 80])
@@ -79,7 +84,7 @@ def test_a_quantized_network(tmp_path) -> None:
     """Differs by at most 1 where a result is nearly between two."""
     given = {
         "x": RNG.normal(size=(2, 4, 6, 6)).astype(np.float32),
-        "w": whole("int8", 8, 4, 3, 3),
+        "w": whole("int8", 8, 4, 3, 3) // 2,  # no two products saturate 16 bits
         "b": whole("int8", 8).astype(np.int32) * 50,
         "v": whole("uint8", 8 * 36, 10),
     }
