@@ -105,7 +105,7 @@ def _outer(workload: Workload) -> bool:
 
 
 def _apart(workload: Workload) -> bool:
-    """Whether channels come first, a phase has several pixels, and sums have terms."""
+    """Whether channels come first, and a phase has several pixels and sums of terms."""
     p = of(workload)
     several = any(n > s for n, s in zip(p.image, p.stride, strict=True))
     return p.first and several and not (p.depthwise and p.pixels)
@@ -287,7 +287,7 @@ _BACK: Final = (
 ALGORITHMS: Final[Mapping[str, tuple[Row, ...]]] = {
     "": (
         _DIRECT[0],
-        *(  # first, as the first row that is predicted to be faster is chosen
+        *(  # before the others: the first that is predicted to be faster is chosen
             _winograd(m, name, winograd.serves(m), _fused, faster=winograd.fastest(m))
             for m, name in winograd.NAMES.items()
         ),

@@ -7,7 +7,7 @@ its loops. Where its columns are not contiguous, squares are transposed in regis
 from __future__ import annotations
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import Const, Load
+from tensorlang.ir.nodes import Const, Load, Var
 from tensorlang.schedules.contraction.space import Tile
 from tensorlang.schedules.cost.core import PAGE
 from tensorlang.schedules.stages import Stage, column_dimension
@@ -58,7 +58,8 @@ def pack_strips(
 ) -> None:
     """Pack a block where it is used: row by row, or transposed in registers.
 
-    Each strip as wide as a tile is contiguous.
+    Strips as wide as a tile are contiguous each, if the block has several; columns in
+    groups of some other width stay as they are.
 
     Args:
         load: The operand.
@@ -69,7 +70,8 @@ def pack_strips(
     (copy, strips), rank = copied, load.buffer.ndim
     width, lanes = tile.vectors * tile.lanes, tile.lanes
     columns = constant(find_buffer(s.function, strips).shape[at])
-    if columns is not None and columns > width:
+    plain = isinstance(load.indices[at], Var)
+    if plain and columns is not None and columns > width:
         _in_strips(s, strips, rank, at, width)
     elif at < rank - 1:
         given = [f"d{n}" for n in range(rank)]

@@ -11,8 +11,8 @@ for unit in parallel(batch * outputs // (vectors * lanes) * lines):
 
 A unit's weights are packed contiguously, in the order in which they are read. Inputs
 are summed innermost: pixels of many channels lie so far apart that the few lines of a
-window would evict each other from the L1 cache between two of its elements. Inputs of
-neighbouring taps follow each other: the loops over a window's line are one.
+window would evict each other from the L1 cache between two of its elements. Where the
+inputs of neighbouring taps follow each other, kx and c are one loop.
 Depthwise, a tile holds pixels for one vector of channels, line after line, and padding
 is tested for where the image is read: a vector is inside or outside as a whole.
 """

@@ -272,4 +272,12 @@ def _pixels(s: Schedule, product: Product, knobs: Knobs) -> None:
     some, one = s.split(output, [None, tile.rows])
     s.reorder(batch, *groups, some, one, q, channel, tap)
     around = [batch, *groups, some]
-    tiles(s, product.name, tile, length, padded=False, around=around, first=first)
+    tiles(
+        s,
+        product.name,
+        tile,
+        length,
+        padded=False,
+        around=around,
+        pixels_first=first,
+    )

@@ -107,7 +107,7 @@ def tiles(
     padded: bool,
     around: Sequence[str] = (),
     block: str = "",
-    first: bool = False,
+    pixels_first: bool = False,
 ) -> None:
     """Register tiles over `span` elements: whole ones, then smaller ones.
 
@@ -122,7 +122,8 @@ def tiles(
         around: Loops parallelized with those over tiles; if empty, the sums are
             computed where they are used.
         block: A part of the sums; all of them by default.
-        first: Whether the loop over tiles is outside the last of those around them.
+        pixels_first: Whether the last of the loops around those over tiles, which is
+            over outputs, is inside of them.
     """
     whole = span // (tile.vectors * tile.lanes) * tile.vectors * tile.lanes
     vectors = (span - whole) // tile.lanes
@@ -141,7 +142,7 @@ def tiles(
         made = _tile(s, part, Tile(tile.rows, count, lanes), name, tall=tall)
         if around:
             order = [*s.loops(part)[: len(around)], made]
-            if first:
+            if pixels_first:
                 order[-2:] = reversed(order[-2:])
                 s.reorder(*order)
             parallelize(s, order)

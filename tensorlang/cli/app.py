@@ -96,7 +96,8 @@ def loaded(name: str) -> Any:
 def _flowing(text: str) -> str:
     """A docstring whose paragraphs are a line each, and its examples a paragraph.
 
-    typer indents no line as its second paragraph's first: that is an empty one.
+    typer takes the indentation off the line after the first paragraph: an empty one
+    there keeps that of the examples.
     """
     joined = re.sub(r"(?<=\S)\n(?=\S)", " ", text)
     return joined.replace(":\n ", ":\n\n ").replace("\n\n", "\n\n\n\n", 1)

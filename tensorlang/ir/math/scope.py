@@ -62,7 +62,7 @@ class Scope:
         return var
 
     def named(self, value: ir.Expr, name: str) -> ir.Var:
-        """A variable of this name bound to `value`, if it is not one of before."""
+        """A variable of this name bound to `value`; the last one made is renamed."""
         if self.lets and value is self.lets[-1].var:
             value = self.lets.pop().value
         return self.let(value, name)

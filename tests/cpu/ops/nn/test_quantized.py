@@ -4,9 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensorlang import targets
 from tensorlang.errors import ArgumentError, DTypeError, GraphError, ShapeError
-from tensorlang.instructions import dot_product
 from tensorlang.ops import nn
 
 F32, I8, U8 = np.float32, np.int8, np.uint8
@@ -313,8 +311,6 @@ def test_gradients_of_4_bit_layers_have_the_type_of_their_array(dtype):
 
 @pytest.mark.parametrize("dtype", [I8, U8])
 def test_packed_weights_are_read_in_vectors(dtype):
-    if not dot_product(targets.get("llvm").features, ("u8", "i8")):
-        pytest.skip("needs a processor with dot products of bytes")
     packed = nn.prepack(nn.dense_int8, octets(40, 72))
     x = octets(20, 72, dtype=dtype)
     assert "gather" not in nn.dense_int8.kernel(x, packed, np.ones(1, F32)).source
