@@ -82,10 +82,9 @@ def _llvm(lowered: ir.Function, target: Target, knobs: Mapping[str, object]) -> 
     return Source(function, text, found)
 
 
-def _calls(routine: ins.Routine, name: str) -> list[ins.Call]:
+def _calls(routine: ins.Routine, name: str) -> list[ins.Instruction]:
     """The calls of a function in a routine."""
-    found = (each for each in routine.body if isinstance(each, ins.Call))
-    return [each for each in found if each.function == name]
+    return [each for each in routine.body if f" @{name}(" in each.text]
 
 
 def _placed(

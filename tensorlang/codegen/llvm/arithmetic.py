@@ -50,7 +50,7 @@ def constant(dtype: DType, number: int) -> str:
 
 def simple(builder: Builder, op: str, dtype: DType, a: str, b: str) -> str:
     """One `Binary` instruction."""
-    return builder.emit(ins.Binary(builder.name(), op, llvm_type(dtype), a, b))
+    return builder.emit(ins.binary(builder.name(), op, llvm_type(dtype), a, b))
 
 
 def binary(  # noqa: PLR0917 - the operands of one operation
@@ -90,7 +90,7 @@ def _shift(  # noqa: PLR0917 - the operands of one operation
 def choose(builder: Builder, dtype: DType, cond: str, yes: str, no: str) -> str:
     """`yes` in lanes where `cond` is true, else `no`."""
     kinds = llvm_type(DType("bool", dtype.lanes)), llvm_type(dtype)
-    return builder.emit(ins.Select(builder.name(), kinds[0], cond, kinds[1], yes, no))
+    return builder.emit(ins.select(builder.name(), kinds[0], cond, kinds[1], yes, no))
 
 
 def literal_value(right: Expr) -> int | None:
@@ -139,7 +139,7 @@ def _signed_divide(  # noqa: PLR0917 - the operands of one division
     nonzero = compare(builder, "ne", dtype, rest, zero)
     signs = simple(builder, "xor", dtype, rest, safe)
     opposite = compare(builder, "lt", dtype, signs, zero)
-    fix = builder.emit(ins.Binary(builder.name(), "and", flag, nonzero, opposite))
+    fix = builder.emit(ins.binary(builder.name(), "and", flag, nonzero, opposite))
     if op == "floormod":
         moved = simple(builder, "add", dtype, rest, safe)
         result = choose(builder, dtype, fix, moved, rest)
@@ -159,7 +159,7 @@ def compare(builder: Builder, op: str, dtype: DType, a: str, b: str) -> str:
     predicate = _PREDICATES[dtype.kind][op]
     name = builder.name()
     return builder.emit(
-        ins.Binary(name, f"{opcode} {predicate}", llvm_type(dtype), a, b)
+        ins.binary(name, f"{opcode} {predicate}", llvm_type(dtype), a, b)
     )
 
 
@@ -173,7 +173,7 @@ def unary(builder: Builder, op: str, dtype: DType, a: str) -> str:
         return simple(builder, "xor", dtype, a, mask)
     if dtype.is_float:
         if op == "neg":
-            return builder.emit(ins.Negate(builder.name(), kind, a))
+            return builder.emit(ins.negate(builder.name(), kind, a))
         return builder.call(f"llvm.fabs.{mangled(dtype)}", kind, (kind, a))
     if op == "neg" or dtype.kind == "uint":
         return (
@@ -187,5 +187,5 @@ def take(builder: Builder, dtype: DType, vector: str, lanes: Sequence[int]) -> s
     """Select lanes of a vector; a single one gives a scalar."""
     kind, name = llvm_type(dtype), builder.name()
     if len(lanes) == 1:
-        return builder.emit(ins.Extract(name, kind, vector, lanes[0]))
-    return builder.emit(ins.Shuffle(name, kind, vector, "poison", lanes))
+        return builder.emit(ins.extract(name, kind, vector, lanes[0]))
+    return builder.emit(ins.shuffle(name, kind, vector, "poison", lanes))

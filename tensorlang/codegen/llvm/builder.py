@@ -90,7 +90,7 @@ class Builder:
     def emit(self, instruction: ins.Instruction) -> str:
         """Append an instruction; returns the name of its value."""
         self.body.append(instruction)
-        return getattr(instruction, "name", "")
+        return instruction.name
 
     def observe(self, first: int, *stmts: Stmt) -> None:
         """Tell the observer whose the instructions from `first` on are."""
@@ -109,7 +109,7 @@ class Builder:
         self.module.declarations.add(f"{result} @{function}({types})")
         given = [f"{kind} {text}" for kind, text in args]
         target = "" if result == "void" else (name or self.name())
-        return self.emit(ins.Call(target, result, function, given))
+        return self.emit(ins.call(target, result, function, given))
 
     def label(self, hint: str) -> str:
         """A fresh label, without the leading percent sign."""
@@ -124,20 +124,20 @@ class Builder:
         """Stack memory for `count` elements of a buffer, in the entry block."""
         name = self.name(buffer.name)
         element = memory_type(buffer.dtype)
-        self.entry.append(ins.Alloca(name, max(count, 1), element, 64))
+        self.entry.append(ins.alloca(name, max(count, 1), element, 64))
         self.pointers[buffer] = name
         self.aligned.add(buffer)
 
     def rename(self, expr: Expr, text: str, hint: str) -> str:
         """Name the value just computed after its `Let`, unless it is shared."""
         last = self.body[-1] if self.body else None
-        if last is None or not text.startswith("%.") or _name(last) != text:
+        if last is None or not text.startswith("%.") or last.name != text:
             return text
-        last.name = self.name(hint)  # type: ignore[attr-defined]
+        last.name = self.name(hint)
         for table in (self._memo[-1], self._reads):
             if table.get(expr) == text:
-                table[expr] = _name(last)
-        return _name(last)
+                table[expr] = last.name
+        return last.name
 
     def once(self, expr: Expr, compute: Callable[[Expr, Builder], str]) -> str:
         """The value of `expr`, computed unless it is available."""
@@ -178,7 +178,3 @@ class Builder:
         yield
         self._memo.pop()
         self.effect()
-
-
-def _name(instruction: ins.Instruction) -> str:
-    return getattr(instruction, "name", "")

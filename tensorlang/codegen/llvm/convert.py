@@ -33,7 +33,7 @@ def cast(builder: Builder, source: DType, text: str, target: DType) -> str:
 
 def emit(builder: Builder, op: str, source: str, text: str, target: str) -> str:
     """One `Cast` instruction."""
-    return builder.emit(ins.Cast(builder.name(), op, source, text, target))
+    return builder.emit(ins.cast(builder.name(), op, source, text, target))
 
 
 def upper_halves(builder: Builder, lanes: int, words: str) -> str:
@@ -41,7 +41,7 @@ def upper_halves(builder: Builder, lanes: int, words: str) -> str:
     halves = f"<{2 * lanes} x i16>"
     pairs = emit(builder, "bitcast", f"<{lanes} x i32>", words, halves)
     upper = range(1, 2 * lanes, 2)
-    return builder.emit(ins.Shuffle(builder.name(), halves, pairs, "poison", upper))
+    return builder.emit(ins.shuffle(builder.name(), halves, pairs, "poison", upper))
 
 
 def _through_half(builder: Builder, source: DType, text: str, target: DType) -> str:

@@ -99,7 +99,7 @@ def _select(expr: ir.Select, builder: Builder) -> str:
     a, b = value(expr.a, builder), value(expr.b, builder)
     kinds = llvm_type(expr.cond.dtype), llvm_type(expr.dtype)
     name = builder.name()
-    return builder.emit(ins.Select(name, kinds[0], cond, kinds[1], a, b))
+    return builder.emit(ins.select(name, kinds[0], cond, kinds[1], a, b))
 
 
 @_compute.register
@@ -119,7 +119,7 @@ def _bitcast(expr: ir.Bitcast, builder: Builder) -> str:
     text = value(expr.a, builder)
     if source == target:
         return text
-    return builder.emit(ins.Cast(builder.name(), "bitcast", source, text, target))
+    return builder.emit(ins.cast(builder.name(), "bitcast", source, text, target))
 
 
 @_compute.register
@@ -156,14 +156,14 @@ def _ramp(expr: ir.Ramp, builder: Builder) -> str:
         if isinstance(expr.base, ir.Const) and expr.base.value == 0:
             return lanes
         return builder.emit(
-            ins.Binary(builder.name(), "add", llvm_type(kind), base, lanes)
+            ins.binary(builder.name(), "add", llvm_type(kind), base, lanes)
         )
     stride = splat(builder, value(expr.stride, builder), expr.stride, kind.lanes)
     count = vector_literal(element, [str(i) for i in range(kind.lanes)])
     step = builder.emit(
-        ins.Binary(builder.name(), "mul", llvm_type(kind), stride, count)
+        ins.binary(builder.name(), "mul", llvm_type(kind), stride, count)
     )
-    return builder.emit(ins.Binary(builder.name(), "add", llvm_type(kind), base, step))
+    return builder.emit(ins.binary(builder.name(), "add", llvm_type(kind), base, step))
 
 
 @_compute.register
@@ -176,7 +176,7 @@ def splat(builder: Builder, text: str, scalar: ir.Expr, lanes: int) -> str:
     element = llvm_type(scalar.dtype)
     if not text.startswith("%"):
         return vector_literal(element, [text])
-    return builder.emit(ins.Splat(builder.name(), lanes, element, text))
+    return builder.emit(ins.splat(builder.name(), lanes, element, text))
 
 
 @_compute.register
@@ -202,7 +202,7 @@ def _shuffle(expr: ir.Shuffle, builder: Builder) -> str:
 def _extract(expr: ir.Extract, builder: Builder) -> str:
     vector = value(expr.vector, builder)
     kind = llvm_type(expr.vector.dtype)
-    return builder.emit(ins.Extract(builder.name(), kind, vector, expr.lane))
+    return builder.emit(ins.extract(builder.name(), kind, vector, expr.lane))
 
 
 @_compute.register
@@ -210,7 +210,7 @@ def _insert(expr: ir.Insert, builder: Builder) -> str:
     vector, item = value(expr.vector, builder), value(expr.value, builder)
     kinds = llvm_type(expr.dtype), llvm_type(expr.value.dtype)
     return builder.emit(
-        ins.Insert(builder.name(), kinds[0], vector, kinds[1], item, expr.lane)
+        ins.insert(builder.name(), kinds[0], vector, kinds[1], item, expr.lane)
     )
 
 

@@ -63,14 +63,14 @@ def _mulhi(builder: Builder, dtype: DType, args: list[str]) -> str:
     double = f"i{2 * dtype.bits}"
     wide = double if dtype.lanes == 1 else f"<{dtype.lanes} x {double}>"
     a, b = (
-        builder.emit(ins.Cast(builder.name(), "zext", kind, arg, wide)) for arg in args
+        builder.emit(ins.cast(builder.name(), "zext", kind, arg, wide)) for arg in args
     )
-    product = builder.emit(ins.Binary(builder.name(), "mul", wide, a, b))
+    product = builder.emit(ins.binary(builder.name(), "mul", wide, a, b))
     shift = str(dtype.bits)
     if dtype.lanes > 1:
         shift = vector_literal(double, [shift])
-    high = builder.emit(ins.Binary(builder.name(), "lshr", wide, product, shift))
-    return builder.emit(ins.Cast(builder.name(), "trunc", wide, high, kind))
+    high = builder.emit(ins.binary(builder.name(), "lshr", wide, product, shift))
+    return builder.emit(ins.cast(builder.name(), "trunc", wide, high, kind))
 
 
 def _check(builder: Builder, dtype: DType, args: list[str]) -> str:
@@ -81,14 +81,14 @@ def _check(builder: Builder, dtype: DType, args: list[str]) -> str:
         cond = builder.call(function, "i1", (llvm_type(dtype), cond))
     narrowed = code
     if code.startswith("%"):
-        narrowed = builder.emit(ins.Cast(builder.name(), "trunc", "i64", code, "i32"))
+        narrowed = builder.emit(ins.cast(builder.name(), "trunc", "i64", code, "i32"))
     if not builder.faults:
         builder.faults = builder.name("fault")
-    old = builder.emit(ins.Load(builder.name(), "i32", builder.faults, 4))
+    old = builder.emit(ins.load(builder.name(), "i32", builder.faults, 4))
     fine = compare(builder, "ne", DType("i32"), old, constant(DType("i32"), 0))
     keep = simple(builder, "or", DType("bool"), cond, fine)
-    new = builder.emit(ins.Select(builder.name(), "i1", keep, "i32", old, narrowed))
-    builder.emit(ins.Store("i32", new, builder.faults, 4))
+    new = builder.emit(ins.select(builder.name(), "i1", keep, "i32", old, narrowed))
+    builder.emit(ins.store("i32", new, builder.faults, 4))
     return cond
 
 

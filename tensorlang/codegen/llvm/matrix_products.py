@@ -87,7 +87,7 @@ def _sums(builder: Builder, expr: ir.Expr, value: Value) -> str:
         raise CodegenError("a matrix product adds to sums in memory")
     kind, name = _vector(expr.dtype.lanes)
     pointer = _whole(builder, expr, value)
-    held = builder.emit(ins.Load(builder.name(), kind, pointer, 4))
+    held = builder.emit(ins.load(builder.name(), kind, pointer, 4))
     return builder.call(f"llvm.x86.cast.vector.to.tile.{name}", _TILE, (kind, held))
 
 
@@ -96,7 +96,7 @@ def _keep(builder: Builder, stmt: ir.Store, tile: str, value: Value) -> None:
     kind, name = _vector(stmt.value.dtype.lanes)
     cast = f"llvm.x86.cast.tile.to.vector.{name}"
     held = builder.call(cast, kind, (_TILE, tile))
-    builder.emit(ins.Store(kind, held, _whole(builder, stmt, value), 4))
+    builder.emit(ins.store(kind, held, _whole(builder, stmt, value), 4))
 
 
 def _whole(builder: Builder, access: ir.Load | ir.Store, value: Value) -> str:
@@ -151,6 +151,6 @@ def _place(
     element = memory_type(access.buffer.dtype)
     name = builder.name()
     pointer = builder.pointers[access.buffer]
-    builder.emit(ins.Address(name, element, pointer, "i64", scalar))
+    builder.emit(ins.address(name, element, pointer, "i64", scalar))
     stride = value(mul(pitch, ir.Const(access.buffer.dtype.bytes, i64)), builder)
     return ("ptr", name), ("i64", stride)

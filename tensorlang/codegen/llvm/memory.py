@@ -63,7 +63,7 @@ def address(
     element = memory_type(buffer.dtype)
     whole = isinstance(access, ir.AtomicUpdate) or access.mask is None
     name = builder.name()
-    return builder.emit(ins.Address(name, element, pointer, kind, text, whole))
+    return builder.emit(ins.address(name, element, pointer, kind, text, whole))
 
 
 def alignment(builder: Builder, access: ir.Load | ir.Store) -> int:
@@ -95,7 +95,7 @@ def load(builder: Builder, expr: ir.Load, mask: str | None, value: Value) -> str
         text = _masked_load(builder, expr, pointer, mask)
     else:
         align = alignment(builder, expr)
-        text = builder.emit(ins.Load(builder.name(), stored, pointer, align))
+        text = builder.emit(ins.load(builder.name(), stored, pointer, align))
     return _as_truth(builder, expr.dtype, text) if expr.dtype.is_bool else text
 
 
@@ -117,7 +117,7 @@ def _masked_load(builder: Builder, expr: ir.Load, pointer: str, mask: str) -> st
     name = mangled(dtype) if lanes > 1 else f"v1{mangled(dtype)}"
     if lanes == 1:
         one = builder.name()
-        mask = builder.emit(ins.Insert(one, "<1 x i1>", "poison", "i1", mask, 0))
+        mask = builder.emit(ins.insert(one, "<1 x i1>", "poison", "i1", mask, 0))
     text = builder.call(
         f"llvm.masked.load.{name}.p0",
         kind,
@@ -128,7 +128,7 @@ def _masked_load(builder: Builder, expr: ir.Load, pointer: str, mask: str) -> st
     )
     if lanes > 1:
         return text
-    return builder.emit(ins.Extract(builder.name(), kind, text, 0))
+    return builder.emit(ins.extract(builder.name(), kind, text, 0))
 
 
 def _lane_by_lane(access: ir.Load | ir.Store, dtype: DType) -> bool:
@@ -193,8 +193,8 @@ def _loads(builder: Builder, expr: ir.Load, value: Value) -> str:
         stored = memory_type(one.dtype)
         pointer = address(builder, one, value)
         align = alignment(builder, one)
-        made = builder.emit(ins.Load(builder.name(), stored, pointer, align))
-        text = builder.emit(ins.Insert(builder.name(), kind, text, stored, made, lane))
+        made = builder.emit(ins.load(builder.name(), stored, pointer, align))
+        text = builder.emit(ins.insert(builder.name(), kind, text, stored, made, lane))
     return text
 
 
@@ -235,7 +235,7 @@ def store(builder: Builder, stmt: ir.Store, value: Value) -> None:
         )
     else:
         align = alignment(builder, stmt)
-        builder.emit(ins.Store(kind, text, pointer, align))
+        builder.emit(ins.store(kind, text, pointer, align))
 
 
 def _stores(
@@ -245,9 +245,9 @@ def _stores(
     (index,), kind, element = stmt.indices, llvm_type(dtype), llvm_type(dtype.scalar)
     for lane in range(dtype.lanes):
         place = ir.Load(stmt.buffer, (_lane(index, lane),))
-        one = builder.emit(ins.Extract(builder.name(), kind, text, lane))
+        one = builder.emit(ins.extract(builder.name(), kind, text, lane))
         pointer = address(builder, place, value)
-        builder.emit(ins.Store(element, one, pointer, alignment(builder, place)))
+        builder.emit(ins.store(element, one, pointer, alignment(builder, place)))
 
 
 def stored(builder: Builder, stmt: ir.Store, value: Value) -> tuple[str, DType]:
@@ -256,7 +256,7 @@ def stored(builder: Builder, stmt: ir.Store, value: Value) -> tuple[str, DType]:
     dtype = dtype_of_bytes(stmt.value.dtype)
     if stmt.value.dtype.is_bool:
         kinds = llvm_type(stmt.value.dtype), llvm_type(dtype)
-        text = builder.emit(ins.Cast(builder.name(), "zext", kinds[0], text, kinds[1]))
+        text = builder.emit(ins.cast(builder.name(), "zext", kinds[0], text, kinds[1]))
     return text, dtype
 
 
@@ -287,9 +287,9 @@ def atomic(builder: Builder, stmt: ir.AtomicUpdate, value: Value) -> None:
         _exchange(builder, stmt, text, pointer, value)
         return
     if dtype.is_bool:
-        text = builder.emit(ins.Cast(builder.name(), "zext", "i1", text, "i8"))
+        text = builder.emit(ins.cast(builder.name(), "zext", "i1", text, "i8"))
     kind = memory_type(dtype)
-    builder.emit(ins.Atomic(builder.name(), op, pointer, kind, text))
+    builder.emit(ins.atomic(builder.name(), op, pointer, kind, text))
 
 
 def _atomic_op(op: str, dtype: DType) -> str:
@@ -311,19 +311,19 @@ def _exchange(
     kind, bits = llvm_type(dtype), f"i{dtype.bits}"
     again, done = builder.label("update"), builder.label("updated")
     old, new = (ir.Var(builder.name(hint)[1:], dtype) for hint in ("old", "new"))
-    builder.emit(ins.Jump(again))
+    builder.emit(ins.jump(again))
     builder.start(again)
     with builder.scope():
         name = f"%{old.name}"
         raw = builder.emit(
-            ins.Load(builder.name(), bits, pointer, dtype.bytes, atomic=True)
+            ins.load(builder.name(), bits, pointer, dtype.bytes, atomic=True)
         )
-        builder.emit(ins.Cast(name, "bitcast", bits, raw, kind))
+        builder.emit(ins.cast(name, "bitcast", bits, raw, kind))
         builder.variables |= {old.name: name, new.name: text}
         made = value(ir.Binary(stmt.op, old, new), builder)
-        made = builder.emit(ins.Cast(builder.name(), "bitcast", kind, made, bits))
-        kept = builder.emit(ins.Exchange(builder.name(), bits, pointer, raw, made))
-    builder.emit(ins.Branch(kept, done, again))
+        made = builder.emit(ins.cast(builder.name(), "bitcast", kind, made, bits))
+        kept = builder.emit(ins.exchange(builder.name(), bits, pointer, raw, made))
+    builder.emit(ins.branch(kept, done, again))
     builder.start(done)
 
 
@@ -352,7 +352,7 @@ def shuffle(
         return take(builder, kind, first, taken)
     second = rest[0][0]
     name = builder.name()
-    return builder.emit(ins.Shuffle(name, llvm_type(kind), first, second, taken))
+    return builder.emit(ins.shuffle(name, llvm_type(kind), first, second, taken))
 
 
 def _join(builder: Builder, pair: list[tuple[str, DType]]) -> tuple[str, DType]:
@@ -365,7 +365,7 @@ def _join(builder: Builder, pair: list[tuple[str, DType]]) -> tuple[str, DType]:
     total = ka.scalar.vector(ka.lanes + kb.lanes)
     taken = [*range(ka.lanes), *range(lanes, lanes + kb.lanes)]
     kind = llvm_type(ka.scalar.vector(lanes))
-    shuffled = ins.Shuffle(builder.name(), kind, padded[0], padded[1], taken)
+    shuffled = ins.shuffle(builder.name(), kind, padded[0], padded[1], taken)
     return builder.emit(shuffled), total
 
 
@@ -374,5 +374,5 @@ def _pad(builder: Builder, text: str, kind: DType, lanes: int) -> str:
         return text
     taken = [*range(kind.lanes), *([kind.lanes] * (lanes - kind.lanes))]
     return builder.emit(
-        ins.Shuffle(builder.name(), llvm_type(kind), text, "poison", taken)
+        ins.shuffle(builder.name(), llvm_type(kind), text, "poison", taken)
     )

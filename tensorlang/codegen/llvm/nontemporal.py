@@ -39,7 +39,7 @@ class _Vector:
         """Emit the store, nontemporal if `around`."""
         align = self.size if around else self.align
         kind = llvm_type(self.dtype)
-        builder.emit(ins.Store(kind, self.text, self.pointer, align, around))
+        builder.emit(ins.store(kind, self.text, self.pointer, align, around))
 
 
 def store_all(builder: Builder, stmts: Sequence[Store], value: memory.Value) -> None:
@@ -69,12 +69,12 @@ def _write(builder: Builder, ready: Sequence[_Vector]) -> None:
             vector.emit(builder, around=True)
         return
     labels = [builder.label(hint) for hint in ("around", "through", "stored")]
-    builder.emit(ins.Branch(_aligned(builder, unsure), labels[0], labels[1]))
+    builder.emit(ins.branch(_aligned(builder, unsure), labels[0], labels[1]))
     for label, around in zip(labels, (True, False), strict=False):
         builder.start(label)
         for vector in ready:
             vector.emit(builder, around=around)
-        builder.emit(ins.Jump(labels[2]))
+        builder.emit(ins.jump(labels[2]))
     builder.start(labels[2])
 
 
@@ -83,11 +83,11 @@ def _aligned(builder: Builder, unsure: Sequence[_Vector]) -> str:
     bits = ""
     for vector in unsure:
         number = builder.emit(
-            ins.Cast(builder.name(), "ptrtoint", "ptr", vector.pointer, "i64")
+            ins.cast(builder.name(), "ptrtoint", "ptr", vector.pointer, "i64")
         )
         mask = str(vector.size - 1)
-        low = builder.emit(ins.Binary(builder.name(), "and", "i64", number, mask))
+        low = builder.emit(ins.binary(builder.name(), "and", "i64", number, mask))
         if bits:
-            low = builder.emit(ins.Binary(builder.name(), "or", "i64", bits, low))
+            low = builder.emit(ins.binary(builder.name(), "or", "i64", bits, low))
         bits = low
     return compare(builder, "eq", i64, bits, "0")

@@ -83,16 +83,16 @@ def _arguments(function: Function, builder: Builder, names: set[str]) -> None:
 def _argument(builder: Builder, slot: int, var: Var) -> str:
     kind = DType("u8") if var.dtype.is_bool else var.dtype
     name = builder.name(var.name)
-    text = builder.emit(ins.Load(name, llvm_type(kind), _slot(builder, slot), 8))
+    text = builder.emit(ins.load(name, llvm_type(kind), _slot(builder, slot), 8))
     if not var.dtype.is_bool:
         return text
-    return builder.emit(ins.Binary(builder.name(), "icmp ne", "i8", text, "0"))
+    return builder.emit(ins.binary(builder.name(), "icmp ne", "i8", text, "0"))
 
 
 def _slot(builder: Builder, number: int) -> str:
     if number == 0:
         return "%args"
-    return builder.emit(ins.Address(builder.name(), "ptr", "%args", "i64", str(number)))
+    return builder.emit(ins.address(builder.name(), "ptr", "%args", "i64", str(number)))
 
 
 def _scalars(function: Function) -> tuple[Var, ...]:
@@ -108,7 +108,7 @@ def _query(function: Function, module: Module, name: str, answer: Expr) -> ins.R
     builder = Builder(module, routine)
     builder.name("args")
     _arguments(function, builder, {var.name for var in free_vars(answer)})
-    builder.emit(ins.Return("i64", value(answer, builder)))
+    builder.emit(ins.returns("i64", value(answer, builder)))
     routine.body.insert(0, ins.Label("entry"))
     return routine
 
@@ -126,7 +126,7 @@ def _kernel(
         builder.variables[var.name] = builder.name(var.name)
     for number, param in enumerate(function.params):
         name = builder.name(param.buffer.name)
-        load = ins.Load(name, "ptr", _slot(builder, number), 8)
+        load = ins.load(name, "ptr", _slot(builder, number), 8)
         builder.pointers[param.buffer] = builder.emit(load)
     _arguments(function, builder, {var.name for var in _scalars(function)})
     _place(function, builder, pieces)
@@ -147,7 +147,7 @@ def _place(
         return
     slot = len(function.params) + len(_scalars(function))
     base = builder.name("workspace")
-    builder.emit(ins.Load(base, "ptr", _slot(builder, slot), 8))
+    builder.emit(ins.load(base, "ptr", _slot(builder, slot), 8))
     for piece in pieces:
         offset = piece.offset
         if piece.per_thread:
@@ -155,6 +155,6 @@ def _place(
         with builder.scope():  # `tid` is another thing inside of shares
             text = value(offset, builder)
         name = builder.name(piece.buffer.name)
-        builder.emit(ins.Address(name, "i8", base, "i64", text))
+        builder.emit(ins.address(name, "i8", base, "i64", text))
         builder.pointers[piece.buffer] = name
         builder.aligned.add(piece.buffer)

@@ -64,7 +64,7 @@ class Kernel:
     def wait(self) -> None:
         """Wait until the stages that this thread has left behind are finished."""
         self.module.declarations.add("void @tensorlang_wait(ptr)")
-        self.builder.emit(ins.Call("", "void", "tensorlang_wait", ["ptr %member"]))
+        self.builder.emit(ins.call("", "void", "tensorlang_wait", ["ptr %member"]))
         self.builder.effect()
         self.alone = False
 
@@ -82,13 +82,13 @@ class Kernel:
         shares = self._shares() if bounds or TEAM in free_vars(body) else "1"
         share, before = builder.name("share"), builder.name("share.before")
         labels = [builder.label(f"share.{part}") for part in ("next", "run", "none")]
-        phi = ins.Phi(before, "i64", [("-1", builder.block)])
-        builder.emit(ins.Jump(labels[0]))
+        phi = ins.Phi("i64", before, [("-1", builder.block)])
+        builder.emit(ins.jump(labels[0]))
         builder.start(labels[0])
         builder.emit(phi)
         self._pool("claim", share, "%tid", shares, before)
         some = compare(builder, "ge", i64, share, "0")
-        builder.emit(ins.Branch(some, labels[1], labels[2]))
+        builder.emit(ins.branch(some, labels[1], labels[2]))
         builder.start(labels[1])
         thread = {name: variables[name] for name in (TID.name, TEAM.name)}
         with builder.scope():
@@ -98,7 +98,7 @@ class Kernel:
             self._call(body)
             variables |= thread
         phi.incoming = [*phi.incoming, (share, builder.block)]
-        builder.emit(ins.Jump(labels[0]))
+        builder.emit(ins.jump(labels[0]))
         builder.start(labels[2])
 
     def _shares(self) -> str:
@@ -113,7 +113,7 @@ class Kernel:
         kinds = ", ".join(["ptr", *("i64" for _ in numbers)])
         name = f"tensorlang_{function}"
         self.module.declarations.add(f"i64 @{name}({kinds})")
-        self.builder.emit(ins.Call(result, "i64", name, ["ptr %member", *numbers]))
+        self.builder.emit(ins.call(result, "i64", name, ["ptr %member", *numbers]))
 
     def _call(self, body: ir.Stmt) -> None:
         buffers, variables = _used(body, self.builder)
@@ -127,7 +127,7 @@ class Kernel:
         ]
         result = self.builder.name() if self.faults else ""
         kind = "i32" if self.faults else "void"
-        self.builder.emit(ins.Call(result, kind, name, given))
+        self.builder.emit(ins.call(result, kind, name, given))
         self.builder.effect()
         if self.faults:
             _record(self.builder, result)
@@ -135,10 +135,10 @@ class Kernel:
 
 def _record(builder: Builder, fault: str) -> None:
     """Record a stage's fault code unless there is an earlier one."""
-    old = builder.emit(ins.Load(builder.name(), "i32", builder.faults, 4))
+    old = builder.emit(ins.load(builder.name(), "i32", builder.faults, 4))
     fine = compare(builder, "eq", i32, old, "0")
-    new = builder.emit(ins.Select(builder.name(), "i1", fine, "i32", fault, old))
-    builder.emit(ins.Store("i32", new, builder.faults, 4))
+    new = builder.emit(ins.select(builder.name(), "i1", fine, "i32", fault, old))
+    builder.emit(ins.store("i32", new, builder.faults, 4))
 
 
 def _used(body: ir.Stmt, builder: Builder) -> tuple[list[ir.Buffer], list[ir.Var]]:
@@ -203,13 +203,13 @@ def finish(builder: Builder, faults: bool) -> None:
     front: list[ins.Instruction] = [ins.Label("entry"), *builder.entry]
     if builder.faults:
         front += [
-            ins.Alloca(builder.faults, 1, "i32", 4),
-            ins.Store("i32", "0", builder.faults, 4),
+            ins.alloca(builder.faults, 1, "i32", 4),
+            ins.store("i32", "0", builder.faults, 4),
         ]
     text = "0"
     if faults and builder.faults:
-        text = builder.emit(ins.Load(builder.name(), "i32", builder.faults, 4))
-    builder.emit(ins.Return("i32", text) if faults else ins.Return("void", ""))
+        text = builder.emit(ins.load(builder.name(), "i32", builder.faults, 4))
+    builder.emit(ins.returns("i32", text) if faults else ins.returns("void", ""))
     builder.body[:0] = front
 
 
@@ -251,7 +251,7 @@ def _host_statement(stmt: ir.Stmt, kernel: Kernel) -> None:
         case ir.Barrier():
             given = ["ptr %member", f"i64 {builder.variables['team']}"]
             builder.module.declarations.add("void @tensorlang_barrier(ptr, i64)")
-            builder.emit(ins.Call("", "void", "tensorlang_barrier", given))
+            builder.emit(ins.call("", "void", "tensorlang_barrier", given))
             builder.effect()
         case ir.Alloc(buffer=buffer) if buffer in builder.pointers:
             pass

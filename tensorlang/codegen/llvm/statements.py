@@ -142,13 +142,13 @@ def _branch(stmt: ir.If, builder: Builder, body: Body) -> None:
     cond = value(stmt.cond, builder)
     hints = ("then", "else", "joined") if stmt.orelse else ("then", "joined")
     labels = [builder.label(hint) for hint in hints]
-    builder.emit(ins.Branch(cond, labels[0], labels[1]))
+    builder.emit(ins.branch(cond, labels[0], labels[1]))
     for label, branch in zip(labels[:-1], (stmt.then, stmt.orelse), strict=False):
         assert branch is not None
         builder.start(label)
         with builder.scope():
             body(branch)
-        builder.emit(ins.Jump(labels[-1]))
+        builder.emit(ins.jump(labels[-1]))
     builder.start(labels[-1])
 
 
@@ -161,17 +161,17 @@ def _loop(stmt: ir.For, builder: Builder, body: Body) -> None:
     before = _enter(stmt, builder, extent, head, after)
     builder.start(head)
     counter, following = builder.name(name), builder.name(f"{name}.next")
-    phi = ins.Phi(counter, kind, [])
+    phi = ins.Phi(kind, counter)
     builder.emit(phi)
     with builder.scope():
         builder.variables[name] = counter
         body(stmt.body)
-        builder.emit(ins.Binary(following, "add nuw nsw", kind, counter, "1"))
+        builder.emit(ins.binary(following, "add nuw nsw", kind, counter, "1"))
         more = compare(builder, "lt", stmt.var.dtype, following, extent)
         phi.incoming = [("0", before), (following, builder.block)]
         properties = _properties(stmt)
         loop = builder.module.loop(*properties) if properties else ""
-        builder.emit(ins.Branch(more, head, after, loop))
+        builder.emit(ins.branch(more, head, after, loop))
     builder.start(after)
 
 
@@ -179,10 +179,10 @@ def _enter(stmt: ir.For, builder: Builder, extent: str, head: str, after: str) -
     """Branch into a loop, or past an empty one; returns the block branched from."""
     before = builder.block
     if isinstance(stmt.extent, ir.Const) and stmt.extent.value > 0:
-        builder.emit(ins.Jump(head))
+        builder.emit(ins.jump(head))
     else:
         some = compare(builder, "gt", stmt.var.dtype, extent, "0")
-        builder.emit(ins.Branch(some, head, after))
+        builder.emit(ins.branch(some, head, after))
     return before
 
 
@@ -194,13 +194,13 @@ def _properties(stmt: ir.For) -> tuple[str, ...]:
 
 def _repeat(stmt: ir.While, builder: Builder, body: Body) -> None:
     labels = [builder.label(f"while.{part}") for part in ("test", "body", "done")]
-    builder.emit(ins.Jump(labels[0]))
+    builder.emit(ins.jump(labels[0]))
     builder.start(labels[0])
     with builder.scope():
         cond = value(stmt.cond, builder)
-        builder.emit(ins.Branch(cond, labels[1], labels[2]))
+        builder.emit(ins.branch(cond, labels[1], labels[2]))
         builder.start(labels[1])
         with builder.scope():
             body(stmt.body)
-        builder.emit(ins.Jump(labels[0]))
+        builder.emit(ins.jump(labels[0]))
     builder.start(labels[2])

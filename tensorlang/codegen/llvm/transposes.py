@@ -20,7 +20,7 @@ def call(builder: Builder, expr: ir.Call, value: Value) -> str:
     row, count = expr.args[0].dtype, len(expr.args)
     helper = _helper(builder, row, count)
     given = [f"{llvm_type(row)} {value(arg, builder)}" for arg in expr.args]
-    return builder.emit(ins.Call(builder.name(), _array(row, count), helper, given))
+    return builder.emit(ins.call(builder.name(), _array(row, count), helper, given))
 
 
 def taken(builder: Builder, expr: ir.Shuffle, value: Value) -> str | None:
@@ -40,7 +40,7 @@ def taken(builder: Builder, expr: ir.Shuffle, value: Value) -> str | None:
         raise CodegenError(f"{vector} is used one column at a time, not as {expr}")
     array = _array(held.args[0].dtype, count)
     return builder.emit(
-        ins.Member(builder.name(), array, value(vector, builder), number)
+        ins.member(builder.name(), array, value(vector, builder), number)
     )
 
 
@@ -79,12 +79,12 @@ def _helper(builder: Builder, row: DType, count: int) -> str:
             before = list(rows)
         rows[at] = f"%s{bit}.{at}"
         pair = before[first], before[first | bit]
-        routine.body.append(ins.Shuffle(rows[at], kind, *pair, lanes))
+        routine.body.append(ins.shuffle(rows[at], kind, *pair, lanes))
     held = "poison"
     for number, text in enumerate(rows):
         made = f"%columns.{number}"
-        routine.body.append(ins.WithMember(made, array, held, kind, text, number))
+        routine.body.append(ins.with_member(made, array, held, kind, text, number))
         held = made
-    routine.body.append(ins.Return(array, held))
+    routine.body.append(ins.returns(array, held))
     builder.module.helpers[name] = routine
     return name
