@@ -21,7 +21,7 @@ PTX_TESTS := $(addprefix tests/,targets $(addprefix cuda/test_,operators.py hopp
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 LAYER_DIRS := schedules templates tuner ops results
 
-.PHONY: help setup tune test test-changed test-lowest test-installed test-ptx test-older-cuda fuzz lint tree format bench bench-gpu bench-gpu-pack docs dist clean
+.PHONY: help setup tune test test-all test-changed test-lowest test-installed test-ptx test-older-cuda fuzz lint tree format bench bench-gpu bench-gpu-pack docs dist clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -41,7 +41,10 @@ $(STAMP): pyproject.toml
 tune: setup  ## tune Threefry's random bits on this CPU, and compare with the default
 	$(BIN)/tlang tune random.bits --target llvm --budget $(BUDGET)
 
-test: setup  ## the whole test suite
+test: setup  ## each test, with a share of its sets of parameters
+	$(BIN)/python -m pytest -n auto --dist worksteal --share 8 $(ARGS)
+
+test-all: setup  ## each test with all of them (an hour with 2 cores)
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 test-changed: setup tree  ## the tests closest to changes since SINCE=HEAD, about a minute

@@ -11,12 +11,14 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from zlib import crc32
 
+import numpy as np
 import pytest
 
 from tensorlang.frame_room import frame_room
@@ -37,6 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ptx",
         action="store_true",
         help="run tests/cuda and tests/targets without a GPU, by a machine for PTX",
+    )
+    parser.addoption(
+        "--share",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run one in N of the sets of parameters of each test, and one at least",
     )
     parser.addoption(
         "--every-sample",
@@ -98,15 +107,31 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Remember it."""
+    """Remember it, if they were run with all their parameters."""
     cache = getattr(session.config, "cache", None)
+    if session.config.getoption("--share") > 1:
+        return
     if cache is not None and not hasattr(session.config, "workerinput"):
         known = cache.get("tensorlang/seconds", {})
         cache.set("tensorlang/seconds", known | _SECONDS)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests start first: the last ones are short, so that workers end together."""
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Take the share of them that is asked for; long tests start first.
+
+    The last ones are short, so that workers end together.
+    """
+    sets: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        sets[item.nodeid.partition("[")[0]].append(item)
+    kept = set()
+    for of_test in sets.values():
+        of_test.sort(key=lambda item: crc32(item.nodeid.encode()))  # as if at random
+        kept.update(of_test[: -(-len(of_test) // config.getoption("--share"))])
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
@@ -120,6 +145,15 @@ def young_heap() -> None:
     gc.freeze()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
+
+
+@pytest.fixture(autouse=True)
+def numbers_of_its_own(request: pytest.FixtureRequest) -> None:
+    """A test draws the same random numbers, whichever tests ran before it."""
+    for value in vars(request.module).values():
+        if isinstance(value, np.random.Generator):
+            seed = crc32(request.node.nodeid.encode())
+            value.bit_generator.state = np.random.PCG64(seed).state
 
 
 @pytest.fixture
