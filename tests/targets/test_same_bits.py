@@ -26,9 +26,7 @@ def is_strict(op):
     return not free and not op.algorithms["direct"].tolerance
 
 
-STRICT = [
-    op for op in operators() if op.module.startswith("tensorlang.") and is_strict(op)
-]
+LIBRARY = [op for op in operators() if op.module.startswith("tensorlang.")]
 
 
 def small(op):
@@ -70,8 +68,10 @@ def is_nan(array):
     return np.zeros(array.shape, bool) if array.dtype.kind in "iub" else np.isnan(array)
 
 
-@pytest.mark.parametrize("op", STRICT, ids=lambda op: op.id)
+@pytest.mark.parametrize("op", LIBRARY, ids=lambda op: op.id)
 def test_the_same_bits(op, device):
+    if not is_strict(op):
+        pytest.skip("its rounding is left open")
     workload = small(op)
     pairs = zip(
         results(op, workload, targets.host()),
@@ -85,7 +85,7 @@ def test_the_same_bits(op, device):
 
 
 def test_which_operators_these_are():
-    names = {op.id for op in STRICT}
+    names = {op.id for op in LIBRARY if is_strict(op)}
     drawn = {op.id for op in operators() if op.id.startswith("random.")}
     assert drawn <= names
     assert {"nn.dropout", "nn.dropout_grad", "nn.gelu", "optim.adam"} <= names
