@@ -45,7 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="run one in N of the sets of parameters of each test, and one at least",
+        help="run one in N of the sets of parameters of each test, of the long tests of "
+        "each file and of some tests' random cases; one at least",
     )
     parser.addoption(
         "--every-sample",
@@ -119,13 +120,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Take the share of them that is asked for; long tests start first.
+    """Take the share of them that is asked for, as one test the long ones of a file.
 
-    The last ones are short, so that workers end together.
+    Long tests start first: the last ones are short, so that workers end together.
     """
     sets: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        sets[item.nodeid.partition("[")[0]].append(item)
+        long = item.get_closest_marker("long") is not None
+        sets[item.nodeid.partition("::" if long else "[")[0]].append(item)
     kept = set()
     for of_test in sets.values():
         of_test.sort(key=lambda item: crc32(item.nodeid.encode()))  # as if at random
@@ -184,6 +186,12 @@ def set_constant(
         monkeypatch.setattr(module, name, value)
 
     return set_constant
+
+
+@pytest.fixture(scope="session")
+def share(request: pytest.FixtureRequest) -> int:
+    """How many times fewer random cases a test has than with all of them."""
+    return request.config.getoption("--share")
 
 
 @pytest.fixture(scope="session")

@@ -99,6 +99,7 @@ def check(
         assert same.all(), (name, mine[~same][:5], theirs[~same][:5])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(QEMU is None, reason="QEMU is not here: apt-get install qemu-user")
 @pytest.mark.skipif(
     (platform.machine(), sys.platform) != ("x86_64", "linux"),

@@ -24,6 +24,7 @@ def test_there_are_36_vectors_of_random123():
     assert len(list(group.check(None))) == 36
 
 
+@pytest.mark.long
 def test_verify_tells_a_line_a_check(tlang):
     result = tlang("verify", "random.hash", "--target", "all")
     assert result.exit_code == 0, result.output

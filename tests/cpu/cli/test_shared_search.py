@@ -93,6 +93,7 @@ def run(command: list[str], folder: Path, **environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_the_slurm_script_tunes_with_a_seed_for_each_task(cluster):
     job = cluster / "job.sh"
     job.write_text(here(block("bash", "#SBATCH"), cluster))
@@ -102,6 +103,7 @@ def test_the_slurm_script_tunes_with_a_seed_for_each_task(cluster):
     assert study.finished >= 1
 
 
+@pytest.mark.long
 def test_the_kubernetes_job_tunes_with_a_seed_for_each_index(cluster):
     yaml = pytest.importorskip("yaml", reason="reads the job")
     job = yaml.safe_load(block("yaml", "kind: Job"))

@@ -20,6 +20,7 @@ def drawn(folder):
     return [path.stem for path in made]
 
 
+@pytest.mark.long
 def test_lenet_reads_digits(load, folder, capsys) -> None:
     pytest.importorskip("sklearn", reason="the extra examples is not installed")
     assert load("lenet_digits").main(folder) >= 0.98
@@ -32,11 +33,13 @@ def test_a_network_learns_a_sine(load, folder) -> None:
     assert drawn(folder) == ["loss", "sine"]
 
 
+@pytest.mark.long
 def test_a_transformer_block_learns(load, folder) -> None:
     assert load("transformer_block").main(folder) > 0.95
     assert drawn(folder) == ["loss"]
 
 
+@pytest.mark.long
 def test_a_language_model_recites_its_text(load, folder, capsys) -> None:
     assert load("language_model").main(folder) > 0.98
     assert "All mimsy were the borogoves" in capsys.readouterr().out

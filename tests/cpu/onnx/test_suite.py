@@ -10,6 +10,7 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 EVERY = 9  # of about 1,900 cases
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("freeze", [False, True])
 def test_nothing_is_wrong_or_untyped(programs, freeze) -> None:
     suite = importlib.import_module(f"{programs.__name__}.onnx_suite")

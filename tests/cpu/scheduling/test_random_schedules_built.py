@@ -12,8 +12,11 @@ from tensorlang.runtime import build
 CASES = 150
 
 
-def test_random_schedules_compute_the_same_when_built(programs: ModuleType) -> None:
-    programs.fuzzing.search(programs.fuzzers.fuzzer("schedules", "llvm"), 7, CASES)
+def test_random_schedules_compute_the_same_when_built(
+    programs: ModuleType, share: int
+) -> None:
+    fuzzer = programs.fuzzers.fuzzer("schedules", "llvm")
+    programs.fuzzing.search(fuzzer, 7, CASES // share)
 
 
 def test_an_init_that_reads_what_its_loops_compute_stays_inside() -> None:

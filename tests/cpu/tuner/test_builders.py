@@ -117,6 +117,7 @@ def test_builders_that_cannot_start_are_given_up(
     builder.close()
 
 
+@pytest.mark.long
 def test_a_search_with_builders_judges_as_without(
     user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.long
 def test_every_kind_of_bad_candidate_is_filed_and_the_good_one_is_found(
     user_operator: Callable[..., str], storage: str
 ) -> None:
@@ -139,6 +140,7 @@ def test_an_operator_of_the_main_script_is_refused(
         tune(op, shapes=SHAPE, dtypes="u32", budget=60, storage=storage)
 
 
+@pytest.mark.long
 def test_modules_that_read_standard_input_or_are_called_like_others(
     user_operator: Callable[..., str],
     storage: str,
@@ -178,6 +180,7 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return arm
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_worker_killed_from_outside_is_not_the_candidate_s_fault(
     user_operator: Callable[..., str], storage: str, kills: Any, number: int
@@ -308,6 +311,7 @@ def test_what_has_ended_and_nobody_reaps_is_not_waited_for(
         guard._prctl(guard._CHILD_SUBREAPER, 0)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="limits another process")
 def test_too_little_memory_is_not_the_candidate_s_fault(
     user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
@@ -368,6 +372,7 @@ def test_a_limit_that_comes_amid_a_schedule_is_not_its_fault(
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+@pytest.mark.long
 def test_a_candidate_that_could_not_be_judged_is_tried_again_by_the_next_run(
     user_operator: Callable[..., str], storage: str, kills: Any
 ) -> None:
@@ -419,6 +424,7 @@ def _in_order(search: Search, over: object = None) -> Iterator[Suggestion]:
         yield Suggestion(point)
 
 
+@pytest.mark.long
 def test_a_database_that_is_away_ends_no_run_and_gets_its_trials_from_the_next(
     user_operator: Callable[..., str], storage: str, tmp_path: Path
 ) -> None:
@@ -440,6 +446,7 @@ def test_a_database_that_is_away_ends_no_run_and_gets_its_trials_from_the_next(
     assert report.note == ""
 
 
+@pytest.mark.long
 def test_a_disk_that_is_full_at_the_end_is_said_in_the_report(
     user_operator: Callable[..., str],
     storage: str,
@@ -491,6 +498,7 @@ tune({name!r}, shapes={SHAPE}, dtypes="u32", storage="sqlite:///{place}/trials.d
     assert f"{place} takes no files: File too large; free some space" in last
 
 
+@pytest.mark.long
 def test_what_a_candidate_starts_ends_with_it(
     user_operator: Callable[..., str], storage: str, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def tuned(
     return seen, counts
 
 
+@pytest.mark.long
 def test_a_schedule_that_ends_its_process_costs_itself_alone(
     user_operator: Callable[..., str], storage: str, tmp_path: Path
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_schedule_that_ends_its_process_costs_itself_alone(
         assert "\n" not in seen[way].reason
 
 
+@pytest.mark.long
 def test_what_a_schedule_prints_and_starts_ends_before_the_next_candidate(
     user_operator: Callable[..., str],
     storage: str,
@@ -141,6 +143,7 @@ def test_what_a_schedule_forks_does_not_go_on_as_the_worker_does(
     assert done.stdout.split() == ["built", "scheduled"]
 
 
+@pytest.mark.long
 def test_nothing_outlives_a_tuner_that_is_killed(
     user_operator: Callable[..., str], storage: str, tmp_path: Path
 ) -> None:

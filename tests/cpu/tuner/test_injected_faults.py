@@ -13,9 +13,9 @@ PROGRAM = Path(__file__).parents[2] / "programs" / "faults.py"
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")
-def test_searches_survive_injected_faults() -> None:
+def test_searches_survive_injected_faults(share: int) -> None:
     done = subprocess.run(
-        [sys.executable, PROGRAM, "--faults", "24", "--seed", "7", "--jobs", "3"],
+        [sys.executable, PROGRAM, *f"--faults {24 // share} --seed 7 --jobs 3".split()],
         capture_output=True,
         text=True,
         check=False,

@@ -107,6 +107,7 @@ def first(process: subprocess.Popen[str]) -> dict[str, Any]:
 WAYS = ("slow", "forever", "wrong", "unwritten", "illegal", "fast")
 
 
+@pytest.mark.long
 def test_killed_and_started_again_it_goes_on_from_where_it_was(
     user_operator: Callable[..., str],
     start: Callable[..., subprocess.Popen[str]],
@@ -145,6 +146,7 @@ def _readable(process: subprocess.Popen[str], seconds: float) -> bool:
     return bool(select.select([process.stdout], [], [], seconds)[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("whom", ["the tuner", "its process group"])
 def test_stopped_it_reports_the_best_so_far_and_keeps_the_trials(
     whom: str,
@@ -188,6 +190,7 @@ def test_stopped_before_anything_was_measured_it_is_an_interruption(
     assert not workers(tmp_path)
 
 
+@pytest.mark.long
 def test_two_tuners_share_a_database_and_a_record_file(
     user_operator: Callable[..., str],
     start: Callable[..., subprocess.Popen[str]],
@@ -212,6 +215,7 @@ def _rows(storage: str) -> int:
         return int(connection.execute(text("SELECT count(*) FROM trials")).scalar_one())
 
 
+@pytest.mark.long
 def test_two_tuners_of_one_study_lose_no_trial(
     user_operator: Callable[..., str],
     start: Callable[..., subprocess.Popen[str]],

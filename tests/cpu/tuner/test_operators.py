@@ -30,6 +30,7 @@ def scaled(x, y, *, by=2.0):
 SHAPES = {"row_sum": [(64, 1000)], "scaled": [(5000,), (5000,)]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("op", "dtype"), [("row_sum", "f32"), ("scaled", "f32"), ("scaled", "bf16")]
 )
@@ -57,6 +58,7 @@ def test_a_users_operator_is_tuned_as_it_stands(
         np.testing.assert_allclose(find(f"{name}:{op}")(x), x.sum(1), atol=1e-3)
 
 
+@pytest.mark.long
 def test_a_cost_model_guides_a_search_whose_schedules_run_in_a_worker(
     storage: str,
 ) -> None:

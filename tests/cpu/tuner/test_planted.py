@@ -154,6 +154,7 @@ def named(report: Report, way: str) -> list[str]:
     return [said for said in report.reasons if f"({way})" in said or f"={way})" in said]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dtype", "ways"), [("f32", FLOATS), ("i32", WHOLE)])
 def test_none_of_them_is_recorded_and_each_is_named(
     written: Any, storage: str, dtype: str, ways: dict[str, str]
@@ -174,6 +175,7 @@ def test_none_of_them_is_recorded_and_each_is_named(
     assert op.kernel(x).artifact.knobs == {"way": "right"}
 
 
+@pytest.mark.long
 def test_the_command_line_names_them_too(
     written: Any, storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,6 +146,7 @@ def test_a_number_of_trials_counts_earlier_ones(
     assert (fresh.trials, len(told)) == (2, 6)
 
 
+@pytest.mark.long
 def test_the_same_seed_tries_the_same_in_the_same_order(
     user_operator: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ def test_the_same_seed_tries_the_same_in_the_same_order(
     assert len(orders[0]) == 6
 
 
+@pytest.mark.long
 def test_a_record_is_the_incumbent_and_only_a_real_win_replaces_it(
     user_operator: Callable[..., str], storage: str
 ) -> None:
@@ -200,6 +202,7 @@ def test_a_record_that_is_slower_than_the_default_gives_way_to_it(
     assert "direct(way=slow), which was on record, lost and is replaced" in report.note
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["wrong", "segfault"])
 def test_a_record_that_fails_is_dropped_and_nothing_else_is_blamed(
     user_operator: Callable[..., str], storage: str, way: str
