@@ -45,8 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="run one in N of the sets of parameters of each test, of the long tests of "
-        "each file and of some tests' random cases; one at least",
+        help="run one in N of the sets of parameters of each test, of the long tests "
+        "of each file and of some tests' random cases; one at least",
     )
     parser.addoption(
         "--every-sample",

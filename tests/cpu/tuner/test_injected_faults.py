@@ -14,8 +14,9 @@ PROGRAM = Path(__file__).parents[2] / "programs" / "faults.py"
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")
 def test_searches_survive_injected_faults(share: int) -> None:
+    options = ("--faults", str(max(24 // share, 1)), "--seed", "7", "--jobs", "3")
     done = subprocess.run(
-        [sys.executable, PROGRAM, *f"--faults {24 // share} --seed 7 --jobs 3".split()],
+        [sys.executable, PROGRAM, *options],
         capture_output=True,
         text=True,
         check=False,
