@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import product as every
-from math import inf, prod
+from math import ceil, inf, prod
 from statistics import geometric_mean
 from typing import Final, TypeVar
 
@@ -50,6 +50,7 @@ _LOOPS_OF_MANY: Final = (  # of a known number of rows, enough for all threads
     ("nkm", space.STRIPS[-1], 1, True),
     ("mnk", space.STRIPS[-1], _MANY_TILES, True),
 )
+_BLOCKS_OF_ALL: Final = ("nkm", space.STRIPS[-1], _MANY_TILES)  # both are packed
 _PACKED_ROWS: Final = (
     "mnk",
     space.STRIPS[-1],
@@ -132,22 +133,21 @@ def blocks(
     rows, vectors = tile
     step = vectors * core.lanes * product.right.bytes + rows * product.left.bytes
     room = [level.capacity / step for level in core.levels[:2]]
-    depths = [
-        max([n for n in space.DEPTHS if 0 < n <= most], default=0) for most in room
-    ]
+    fits = {max([n for n in space.DEPTHS if 0 < n <= most], default=0) for most in room}
+    depths = sorted((n for n in fits if 0 < n < product.depth), reverse=True)
     strips = product.columns // (vectors * core.lanes)
     if _far_lines(core, product):
-        cut = [0, *(n for n in depths if 0 < n < product.depth)]
-        for packing, depth in every(_PACKING[:2], cut):
+        for packing, depth in every(_PACKING[:2], [0, *reversed(depths)]):
             yield space.Blocks(*_PACKED_ROWS, depth, packing, rows_packed=True)
         return
+    cuts = [*every(orders, [0]), *every(_LOOPS, depths)]
     for packing in _PACKING if product.right.run == "n" else _PACKING[:2]:
-        for order, most, many, first in orders:
-            if most == 1 or strips > 1:
-                yield space.Blocks(order, most, many, 0, packing, strips_first=first)
-        for depth in sorted({*depths} - {0}, reverse=True):
-            if depth < product.depth:
-                yield space.Blocks(_LOOPS[0][0], depth=depth, packing=packing)
+        for (order, most, many, first), depth in cuts:
+            if (most > 1 and strips <= 1) or (depth and packing == "before"):
+                continue
+            yield space.Blocks(order, most, many, depth, packing, strips_first=first)
+    for depth in () if product.open_rows else depths:
+        yield space.Blocks(*_BLOCKS_OF_ALL, depth, rows_packed=True)
 
 
 def _far_lines(core: Core, product: Product) -> bool:
@@ -181,10 +181,10 @@ def choice(core: Core, product: Product, *, dots: bool) -> Choice:
 
     Args:
         core: A core of the machine.
-        product: The contraction; of open rows, few and many count alike.
+        product: The contraction; of open rows, all numbers count alike.
         dots: Whether both operands are contiguous along the reduction.
     """
-    sizes = sizes_of(product)
+    sizes = sizes_of(core, product)
 
     def by_dots(sides: tuple[int, int]) -> float:
         return prod([dot_cycles(core, size, *sides) for size in sizes])
@@ -202,8 +202,11 @@ def choice(core: Core, product: Product, *, dots: bool) -> Choice:
 def candidates(
     core: Core, product: Product
 ) -> list[tuple[tuple[int, int], space.Blocks]]:
-    """What is compared: the fastest tiles without blocks, in all blocks."""
-    sizes, base = sizes_of(product), space.Blocks("nkm")
+    """What is compared: the fastest tiles without blocks, in all blocks.
+
+    Of open rows, few and many tell which tiles are fast.
+    """
+    sizes, base = sizes_of(core, product)[:2], space.Blocks("nkm")
     shapes = sorted(
         tiles(core, product.rows), key=lambda tile: _spent(core, sizes, tile, base)
     )
@@ -230,15 +233,15 @@ def compared(
         prefix: What the names of its knobs of blocks begin with.
         dots: Whether both operands are contiguous along the reduction.
     """
-    sizes = sizes_of(product)
-    few_and_many = [f"{size.rows} rows" for size in sizes] if product.open_rows else []
+    sizes = sizes_of(core, product)
+    numbers = [f"{size.rows} rows" for size in sizes] if product.open_rows else []
     for tile, how in candidates(core, product):
         each = [cycles(core, size, *tile, how) for size in sizes]
         yield Candidate(
             _tiled(tile, how, prefix) | {"lanes_along": "columns"},
             geometric_mean(each),
             terms(core, sizes[-1], *tile, how),
-            dict(zip(few_and_many, each, strict=False)),
+            dict(zip(numbers, each, strict=False)),
         )
     for tall, wide in _dots(core, product) if dots else ():
         each = [dot_cycles(core, size, tall, wide) for size in sizes]
@@ -246,7 +249,7 @@ def compared(
             {"lanes_along": "depth", "dot_rows": tall, "dot_columns": wide},
             geometric_mean(each),
             {},
-            dict(zip(few_and_many, each, strict=False)),
+            dict(zip(numbers, each, strict=False)),
         )
 
 
@@ -270,7 +273,7 @@ def predicted(
     of |= {name: of[f"{prefix}{name}"] for name in space.OF_BLOCKS}
     if product.right.run != "n" and of["packing"] == "none":
         of["packing"] = "inside"  # as columns that are not contiguous always are
-    sizes = sizes_of(product)
+    sizes = sizes_of(core, product)
     if best.dots and of["lanes_along"] == "depth":
         sides = int(of["dot_rows"] or 1), int(of["dot_columns"] or 1)
         each = [dot_cycles(core, size, *sides) for size in sizes]
@@ -318,10 +321,17 @@ def _tiled(tile: tuple[int, int], how: space.Blocks, prefix: str) -> dict[str, V
     }
 
 
-def sizes_of(product: Product) -> list[Product]:
-    """The contraction, or with few and with many rows if their number is open."""
-    some = _FEW_AND_MANY if product.open_rows else (product.rows,)
-    return [replace(product, rows=rows) for rows in some]
+def sizes_of(core: Core, product: Product) -> list[Product]:
+    """The contraction; if its rows are open, with few, many, and more than caches hold.
+
+    Rows that come from memory for each block of columns want wide blocks.
+    """
+    if not product.open_rows:
+        return [product]
+    row = product.depth * product.left.bytes
+    largest = max((level.capacity for level in core.levels), default=0.0)
+    some = {*_FEW_AND_MANY, max(ceil(largest / row), *_FEW_AND_MANY)}
+    return [replace(product, rows=rows) for rows in sorted(some)]
 
 
 def far(core: Core, product: Product) -> bool:
@@ -329,10 +339,11 @@ def far(core: Core, product: Product) -> bool:
 
     Several of its rows at a time then keep more lines on their way than one.
     """
-    size = max(sizes_of(product), key=lambda each: each.rows)
-    elements = size.batch * size.rows * size.columns * size.depth
+    rows = _FEW_AND_MANY[-1] if product.open_rows else product.rows
+    elements = product.batch * rows * product.columns * product.depth
     caches = [level.capacity for level in core.levels]
-    return elements * max(size.left.bytes, size.right.bytes) > max(caches, default=0.0)
+    bytes_ = elements * max(product.left.bytes, product.right.bytes)
+    return bytes_ > max(caches, default=0.0)
 
 
 def _best(candidates: Sequence[T], spent: Callable[[T], float]) -> tuple[T, float]:

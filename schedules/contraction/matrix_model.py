@@ -57,10 +57,8 @@ def predicted(
         replace(product.right, run="n", pitch=0),
         replace(product.result, moves=2),
     ]
-    moving = [
-        sum(moved(loops, tile, operands, level.cache, level.capacity)) / level.rate
-        for level in core.levels
-    ]
+    came = moved(loops, tile, operands, core.levels)
+    moving = [sum(b) / level.rate for b, level in zip(came, core.levels, strict=True)]
     alone = product.batch * hypot(busy, *moving)
     packing = product.batch * _packing(core, row, product)
     chunks = product.batch * ceil(product.rows / side) * ceil(columns / side)
@@ -98,10 +96,10 @@ def tiles_depth(
         core: A core of the machine.
         target: The target, whose machine knows the rates of instructions.
         row: The matrix product.
-        product: The contraction; of open rows, few and many count alike.
+        product: The contraction; of open rows, all numbers count alike.
         best: Its best schedule for vectors.
     """
-    rate, sizes = _rate(target, "matrix", row.b), sizes_of(product)
+    rate, sizes = _rate(target, "matrix", row.b), sizes_of(core, product)
 
     def spent(depth: int) -> float:
         return prod(predicted(core, rate, row, size, depth) for size in sizes)

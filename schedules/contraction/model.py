@@ -138,7 +138,7 @@ class _Part:
     def cycles(self) -> float:
         """Cycles of the slowest thread."""
         work = self._work_of_a_thread()
-        alone = work.copying + hypot(work.busy, *work.moving) + work.write
+        alone = work.copying + self.core.beside(work.busy, work.moving) + work.write
         team = work.copying + work.share * (alone - work.copying) + work.starts
         return min(alone, team) if work.share == 1.0 else team
 
@@ -226,17 +226,22 @@ class _Part:
         return [*read, replace(product.result, moves=2)]
 
     def _moving(self) -> tuple[list[float], float]:
-        """Cycles for what comes into each cache, and for accumulating in the first.
+        """Cycles for what comes into each cache, and for accumulating in memory.
 
-        Sums that are read, added to and written back wait for the first cache.
+        Sums that are read, added to and written back wait for the first cache; a tile
+        of those that have left the core's own caches also for the first of its lines.
         """
         operands, times, write = self._operands(), [], 0.0
-        for n, level in enumerate(self.core.levels):
-            bytes_ = moved(self.loops, self.tile, operands, level.cache, level.capacity)
+        split, levels = self.trips["k"] > 1, self.core.levels
+        came = moved(self.loops, self.tile, operands, levels)
+        for n, (level, bytes_) in enumerate(zip(levels, came, strict=True)):
             if n == 0:
                 bytes_[0] *= self._again()
-                if self.trips["k"] > 1:
+                if split:
                     write, bytes_[2] = bytes_[2] / level.rate, 0.0
+            elif n == 1 and split:
+                tile = 2 * operands[2].size(self.tile, level.cache)
+                write += bytes_[2] / tile * self.core.transfer
             times.append(sum(bytes_) / level.rate)
         return times, write
 
@@ -267,11 +272,11 @@ class _Part:
         elements = copies * prod(block[dim] for dim in made.source.dims)
         busy = elements / core.lanes * self._work(made) / core.products
         operands, moving = [made.source, *self._operands()], []
-        for level in core.levels:
-            cache, capacity = level.cache, level.capacity
-            read = moved(around, block, operands, cache, capacity)[0]
-            gone = missed(held(operands, block, cache), capacity)
-            written = 2 * copies * made.copy.size(block, cache) * gone
+        came = moved(around, block, operands, core.levels)
+        needed = held(operands, block, core.levels)
+        for level, (read, *_), need in zip(core.levels, came, needed, strict=True):
+            gone = missed(need, level.capacity)
+            written = 2 * copies * made.copy.size(block, level.cache) * gone
             moving.append((read + written) / level.rate)
         return hypot(busy, *moving)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from math import log2
+from math import hypot, log2
 from typing import Final
 
 from tensorlang import machine
@@ -50,17 +51,22 @@ class Core:
     threads: int  # threads of the team
 
     @property
+    def transfer(self) -> float:
+        """Cycles until a line from beyond the core's own caches is there."""
+        return self.clock * _TRANSFER
+
+    @property
     def handover(self) -> float:
         """Cycles to hand work to the other threads and to wait for them."""
         others = self.threads - 1
-        return self.clock * _TRANSFER * (_TRANSFERS + others - 1) if others else 0.0
+        return self.transfer * (_TRANSFERS + others - 1) if others else 0.0
 
     def worth_threads(self, cycles: float) -> bool:
         """Whether two threads do work that takes so long faster than one.
 
         This does not depend on the number of threads, and so neither do results.
         """
-        return cycles > 2 * self.clock * _TRANSFER * _TRANSFERS
+        return cycles > 2 * self.transfer * _TRANSFERS
 
     @property
     def grain(self) -> int:
@@ -96,6 +102,15 @@ class Core:
         """Cycles for one step of a tile of dot products, whose operands are loaded."""
         loads = (rows + columns) * self.crossing * self.converted(size)
         return self.step(rows * columns, loads, min(rows, columns))
+
+    def beside(self, busy: float, moving: Sequence[float]) -> float:
+        """Cycles of arithmetic while lines come into each cache.
+
+        Between outer caches they are prefetched, and overlap as loads do; into the
+        first one and from memory they overlap in part.
+        """
+        near = hypot_of(busy, *moving[1:-1], power=_PORTS)
+        return hypot(near, *moving[:1], *moving[1:][-1:])
 
     def step(self, sums: int, loads: float, operands: int) -> float:
         """Cycles for multiply-adds to sums in registers, beside loads.

@@ -56,13 +56,8 @@ class Nest:
 
     def _moving(self, core: Core) -> list[float]:
         """Cycles of what comes into each cache."""
-        return [
-            sum(
-                moved(self.loops, self.tile, self.operands, level.cache, level.capacity)
-            )
-            / level.rate
-            for level in core.levels
-        ]
+        came = moved(self.loops, self.tile, self.operands, core.levels)
+        return [sum(b) / level.rate for b, level in zip(came, core.levels, strict=True)]
 
 
 def shared(core: Core, cycles: float, chunks: float) -> float:

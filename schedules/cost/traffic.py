@@ -9,13 +9,13 @@ algorithm", 1991; Low et al., "Analytical modeling is enough for high-performanc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 from typing import Final, TypeAlias
 
 from tensorlang.frozen import frozen
 from tensorlang.machine import Cache
-from tensorlang.schedules.cost.core import PAGE
+from tensorlang.schedules.cost.core import PAGE, Level
 
 _KEPT: Final = 0.9  # of a cache: what is prefetched and written takes the rest
 _OVER: Final = 4.0  # a cache that is over this by a third keeps nothing
@@ -50,8 +50,10 @@ class Operand:
     def held(self, block: Mapping[str, float], cache: Cache) -> float:
         """Bytes of a cache that a block occupies: more where runs share few sets."""
         size = self.size(block, cache)
+        if not self.pitch or not cache.ways:
+            return size
         run = max(block[self.run] * self.bytes, cache.line)
-        if not cache.ways or self.pitch <= run:
+        if self.pitch <= run:
             return size
         period = period_of(cache)
         used = places(self.pitch, period) * run
@@ -68,13 +70,6 @@ def places(pitch: int, period: int) -> int:
     return period // gcd(pitch, period)
 
 
-def held(
-    operands: Sequence[Operand], block: Mapping[str, float], cache: Cache
-) -> float:
-    """Bytes of a cache that a block of each operand occupies."""
-    return sum([operand.held(block, cache) for operand in operands])
-
-
 def missed(needed: float, capacity: float) -> float:
     """The share of what is used again that a cache no longer holds."""
     return (
@@ -82,30 +77,81 @@ def missed(needed: float, capacity: float) -> float:
     )
 
 
+def held(
+    operands: Sequence[Operand], block: Mapping[str, float], levels: Sequence[Level]
+) -> list[float]:
+    """Bytes of each cache that a block of each operand occupies."""
+    return [needed[0] for _, needed in _needed((), block, operands, levels)]
+
+
 def moved(
     loops: Loops,
     tile: Mapping[str, float],
     operands: Sequence[Operand],
-    cache: Cache,
-    capacity: float,
-) -> list[float]:
-    """Bytes of each operand that come into a cache in one of many runs of a nest."""
-    block = dict(tile)
-    for dim, trips in loops:
-        block[dim] *= trips
-    if held(operands, block, cache) <= capacity:
-        return [0.0] * len(operands)
+    levels: Sequence[Level],
+) -> list[list[float]]:
+    """Bytes of each operand that come into each cache in one of many runs of a nest."""
+    found = _needed(loops, tile, operands, levels)
+    return [
+        _missing(loops, operands, *each, level.capacity)
+        for each, level in zip(found, levels, strict=True)
+    ]
+
+
+def _needed(
+    loops: Loops,
+    tile: Mapping[str, float],
+    operands: Sequence[Operand],
+    levels: Sequence[Level],
+) -> Iterator[tuple[list[float], list[float]]]:
+    """For each cache the bytes of each operand's tile, and those of it that loops need.
+
+    Caches that place lines alike need the same.
+    """
+    known: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
+    for level in levels:
+        alike = level.cache.line, level.cache.ways and period_of(level.cache)
+        if alike not in known:
+            known[alike] = _occupied(loops, tile, operands, level.cache)
+        yield known[alike]
+
+
+def _occupied(
+    loops: Loops, tile: Mapping[str, float], operands: Sequence[Operand], cache: Cache
+) -> tuple[list[float], list[float]]:
+    """Bytes of each operand's tile, and of a cache in all loops, in fewer, in none."""
     block = dict(tile)
     sizes = [operand.size(block, cache) * operand.moves for operand in operands]
+    occupied = [operand.held(block, cache) for operand in operands]
+    needed = [sum(occupied)]
+    for dim, trips in reversed(loops):
+        block[dim] *= trips
+        for n, operand in enumerate(operands):
+            if dim in operand.dims:
+                occupied[n] = operand.held(block, cache)
+        needed.append(sum(occupied))
+    return sizes, needed[::-1]
+
+
+def _missing(
+    loops: Loops,
+    operands: Sequence[Operand],
+    tiles: Sequence[float],
+    needed: Sequence[float],
+    capacity: float,
+) -> list[float]:
+    """Bytes of each operand that come into a cache, from what loops need of it."""
+    if needed[0] <= capacity:
+        return [0.0] * len(operands)
+    sizes = list(tiles)
     for depth in range(len(loops), 0, -1):
-        gone = missed(held(operands, block, cache), capacity)
+        gone = missed(needed[depth], capacity)
         dim, trips = loops[depth - 1]
         for n, operand in enumerate(operands):
             if operand.inside == depth:
                 sizes[n] *= gone
             sizes[n] *= trips if dim in operand.dims else 1.0 + (trips - 1.0) * gone
-        block[dim] *= trips
-    gone = missed(held(operands, block, cache), capacity)
+    gone = missed(needed[0], capacity)
     return [
         size if operand.inside else size * gone
         for size, operand in zip(sizes, operands, strict=True)

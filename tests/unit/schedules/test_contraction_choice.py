@@ -9,10 +9,10 @@ from tensorlang import machine
 from tensorlang.ir.dtypes import DType
 from tensorlang.ops import find
 from tensorlang.ops.kernels.building import schedule
-from tensorlang.schedules.contraction.choice import choice, far
-from tensorlang.schedules.contraction.model import Product, cycles, dot_cycles
+from tensorlang.schedules.contraction.choice import candidates, choice, far, sizes_of
+from tensorlang.schedules.contraction.model import Product, cycles, dot_cycles, terms
 from tensorlang.schedules.contraction.space import OF_BLOCKS, Blocks
-from tensorlang.schedules.cost.core import modelled
+from tensorlang.schedules.cost.core import Level, modelled
 from tensorlang.schedules.cost.traffic import Operand, moved
 from tensorlang.schedules.tiling import nearest
 from tensorlang.scheduling import Knobs
@@ -71,12 +71,35 @@ def test_knobs_of_a_second_product_have_one_name(lanes_along):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("transposed", [False, True])
-def test_strips_of_a_block_fit_the_second_cache(core, size, transposed):
+def test_a_strip_fits_a_cache(core, size, transposed):
     best = choice(core, product(*size, transposed=transposed), dots=False)
     depth = nearest(size[2], best.blocks.depth or size[2])
     strip = 4 * depth * best.vectors * core.lanes
     packed_once = best.blocks.packing == "before"
-    assert strip <= core.levels[1].capacity or packed_once
+    assert strip <= core.levels[-1].capacity or packed_once
+
+
+def test_an_open_number_of_rows_is_also_one_that_no_cache_holds(core):
+    *_, most = sizes_of(core, product(1, 512, 2048, open_rows=True))
+    assert 4 * most.rows * most.depth >= max(each.capacity for each in core.levels)
+    assert sizes_of(core, product(8, 512, 2048)) == [product(8, 512, 2048)]
+
+
+@pytest.mark.parametrize("rows", [48, 16384])
+def test_depth_is_cut_for_one_strip_and_for_several(core, rows):
+    found = [how for _, how in candidates(core, product(rows, 4096, 1 << 16))]
+    assert {how.strips for how in found if how.depth} >= {1, 4}
+    assert any(how.depth and how.rows_packed for how in found)
+
+
+def test_sums_wait_where_they_have_left_the_caches_of_a_core(core):
+    """Of a few rows they stay in a cache, of many they come back for each block."""
+
+    def waits(rows):
+        size, how = product(rows, 512, 4096), Blocks("nkm", depth=512)
+        return terms(core, size, 4, 2, how)["sums in memory"] / rows
+
+    assert waits(1 << 20) > waits(16) + 0.5 * core.transfer / 4 / core.threads
 
 
 def test_every_thread_gets_its_share_of_large_products(core):
@@ -140,11 +163,11 @@ def test_any_size_has_a_choice(core, n, k, open_rows):
 def test_what_fits_a_cache_comes_into_it_once():
     """A product of 64 x 64 x 64 in tiles of 16 x 16, in caches of two sizes."""
     held = machine.Cache(1, 48 << 10, ways=12)
+    levels = Level(held, 48 << 10, 1.0), Level(held, 1 << 10, 1.0)
     operands = [Operand("km", "k", 256, 4), Operand("kn", "n", 0, 4)]
     loops = (("n", 4.0), ("m", 4.0))
     tile = {"m": 16.0, "n": 16.0, "k": 64.0}
-    assert moved(loops, tile, operands, held, 48 << 10) == [0, 0]
-    assert moved(loops, tile, operands, held, 1 << 10) == [4 << 14, 4 << 14]
+    assert moved(loops, tile, operands, levels) == [[0, 0], [4 << 14, 4 << 14]]
 
 
 def test_a_matrix_times_a_vector_is_far_beyond_every_cache(core):
