@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from tensorlang import lazy
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.frozen import frozen
 from tensorlang.ir.nodes import Function
@@ -13,10 +15,73 @@ from tensorlang.ir.text.printer import show
 from tensorlang.notebooks import card
 from tensorlang.scheduling.analysis.tree import enclosing_loops, find_block, find_buffer
 from tensorlang.scheduling.steps.layout import Layout, index_map
-from tensorlang.scheduling.steps.loops import Factors
-from tensorlang.scheduling.terms import Term
-from tensorlang.scheduling.trace import Step, Trace, portable
+from tensorlang.scheduling.trace import Step, Trace
 from tensorlang.targets import Target
+
+with lazy.modules(__name__):  # a schedule uses a few primitives
+    from tensorlang.scheduling.steps import (
+        annotate,
+        atomic,
+        by_target,
+        cache,
+        cache_write,
+        compute_at,
+        dims,
+        fuse_axes,
+        inline,
+        loops,
+        memory,
+        merge,
+        pad,
+        partition,
+        pipeline,
+        reduction,
+        reindex,
+        reverse_compute_at,
+        rfactor,
+        share,
+        storage,
+        tensorize,
+    )
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Method(Generic[P, R]):
+    """A primitive as a method: of a schedule, it returns the names created alone."""
+
+    def __init__(self, primitive: Callable[[], Callable[..., object]]) -> None:
+        self._primitive = primitive
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        def method(schedule: Schedule, *args: object, **options: object) -> object:
+            return schedule.apply(name, *args, **options)
+
+        method.__name__ = name
+        self._method = method
+
+    @overload
+    def __get__(self, schedule: None, owner: type) -> Callable[..., object]: ...
+    @overload
+    def __get__(self, schedule: Schedule, owner: type) -> Callable[P, R]: ...
+    def __get__(self, schedule: Schedule | None, owner: type) -> Callable[..., Any]:
+        if schedule is None:
+            return wraps(self._primitive())(self._method)
+        return MethodType(self._method, schedule)
+
+
+@overload
+def _method(
+    primitive: Callable[[], Callable[Concatenate[Function, P], tuple[Function, R]]],
+) -> _Method[P, R]: ...
+@overload
+def _method(
+    primitive: Callable[[], Callable[Concatenate[Function, P], Function]],
+) -> _Method[P, None]: ...
+def _method(primitive: Callable[[], Callable[..., object]]) -> object:
+    """The method for a primitive, whose module is imported on first use."""
+    return _Method(primitive)
 
 
 @frozen
@@ -60,8 +125,7 @@ class Schedule:
         Raises:
             ScheduleError: the step is not legal, or there is no such primitive.
         """
-        kept = {option: portable(value) for option, value in options.items()}
-        step = Step(name, tuple(portable(arg) for arg in args), kept)
+        step = Step.of(name, args, options)
         self.function, made = step.apply(self.function)
         self.trace = self.trace.then(step)
         return made
@@ -114,157 +178,10 @@ class Schedule:
         around = enclosing_loops(find_block(self.function, block))
         return tuple(loop.var.name for loop in around)
 
-    # loops
-
-    def split(self, loop: str, factors: Factors) -> tuple[str, ...]:
-        """Split a loop into nested loops; one factor may be None."""
-        made: tuple[str, ...] = self.apply("split", loop, factors)
-        return made
-
-    def fuse(self, outer: str, inner: str) -> str:
-        """Fuse two perfectly nested loops."""
-        made: str = self.apply("fuse", outer, inner)
-        return made
-
-    def reorder(self, *loops: str) -> None:
-        """Reorder perfectly nested loops."""
-        self.apply("reorder", *loops)
-
-    def partition(self, loop: str, at: Term) -> tuple[str, str]:
-        """Split a loop's range into a main part and a tail."""
-        made: tuple[str, str] = self.apply("partition", loop, at)
-        return made
-
-    def merge(self, first: str, second: str) -> None:
-        """Merge two consecutive loops."""
-        self.apply("merge", first, second)
-
-    def specialize(self, loop: str, condition: Term) -> str:
-        """Duplicate a nest, specialized by a condition."""
-        made: str = self.apply("specialize", loop, condition)
-        return made
-
-    # annotations
-
-    def parallel(self, loop: str) -> None:
-        """Distribute a loop's iterations over threads."""
-        self.apply("parallel", loop)
-
-    def bind(self, loop: str, thread: str) -> None:
-        """Bind a loop to a block or thread index."""
-        self.apply("bind", loop, thread)
-
-    def vectorize(self, loop: str) -> None:
-        """Run a loop's iterations as vector lanes."""
-        self.apply("vectorize", loop)
-
-    def unroll(self, loop: str) -> None:
-        """Fully unroll a loop."""
-        self.apply("unroll", loop)
-
-    def set_scope(self, buffer: str, scope: str) -> None:
-        """Place a temporary in another memory."""
-        self.apply("set_scope", buffer, scope)
-
-    def hint(self, block: str, buffer: str, *hints: str) -> None:
-        """Add hints to a block's accesses of a buffer."""
-        self.apply("hint", block, buffer, *hints)
-
-    def share(self, buffer: str, other: str) -> None:
-        """Replace a temporary by another one with the same contents."""
-        self.apply("share", buffer, other)
-
-    def store_at(self, buffer: str, loop: str) -> None:
-        """Allocate a temporary per iteration of a loop."""
-        self.apply("store_at", buffer, loop)
-
-    def store_in(self, buffer: str, result: str) -> None:
-        """Store a temporary in the memory of a result."""
-        self.apply("store_in", buffer, result)
-
-    # blocks
-
-    def cache_read(
-        self, block: str, buffer: str, scope: str, at: str | None = None
-    ) -> tuple[str, str]:
-        """Copy a block's operand into a new buffer, and read that."""
-        made: tuple[str, str]
-        made = self.apply("cache_read", block, buffer, scope, **_set_options(at=at))
-        return made
-
-    def cache_write(
-        self,
-        block: str,
-        buffer: str,
-        scope: str,
-        at: str | None = None,
-        *,
-        accumulate: bool = False,
-    ) -> tuple[str, str]:
-        """Compute into a new buffer that is written back."""
-        options = _set_options(at=at, accumulate=accumulate or None)
-        made: tuple[str, str]
-        made = self.apply("cache_write", block, buffer, scope, **options)
-        return made
-
-    def inline(self, block: str, *, reverse: bool = False) -> None:
-        """Substitute a block's computation into its users."""
-        self.apply("inline", block, **_set_options(reverse=reverse or None))
-
-    def compute_at(self, block: str, loop: str) -> None:
-        """Compute the part of a producer that a loop body needs right there."""
-        self.apply("compute_at", block, loop)
-
-    def reverse_compute_at(self, block: str, loop: str) -> None:
-        """Consume right there what a loop body has produced."""
-        self.apply("reverse_compute_at", block, loop)
-
-    def fuse_axes(self, block: str, axes: Sequence[str]) -> str:
-        """Fuse several axes of a block."""
-        made: tuple[str] = self.apply("fuse_axes", block, axes)
-        return made[0]
-
-    def fuse_dims(self, buffer: str, dims: Sequence[int]) -> None:
-        """Fuse several dimensions of a temporary."""
-        self.apply("fuse_dims", buffer, dims)
-
-    def permute_dims(self, buffer: str, order: Sequence[int]) -> None:
-        """Permute the dimensions of a temporary."""
-        self.apply("permute_dims", buffer, order)
-
-    def reindex(self, block: str, buffer: str) -> tuple[str, str]:
-        """Access a buffer through a copy indexed by the block's axes."""
-        made: tuple[str, str] = self.apply("reindex", block, buffer)
-        return made
-
     def transform_layout(self, buffer: str, layout: Layout) -> None:
         """Map a temporary's indices to memory."""
         shape = find_buffer(self.function, buffer).shape
         self.apply("transform_layout", buffer, index_map(layout, len(shape)))
-
-    def pad(self, name: str, multiples: Sequence[int]) -> None:
-        """Round a temporary's dimensions, or a block's axes, up to multiples."""
-        self.apply("pad", name, multiples)
-
-    def decompose_reduction(self, block: str, loop: str) -> str:
-        """Initialize a reduction in a block of its own, before a loop."""
-        made: str = self.apply("decompose_reduction", block, loop)
-        return made
-
-    def atomic(self, block: str) -> None:
-        """Make a block's updates atomic, so that iterations may run concurrently."""
-        self.apply("atomic", block)
-
-    def by_target(self, block: str, groups: int, of: str | None = None) -> str:
-        """Partition a block's indirect updates into groups with disjoint targets."""
-        made: str = self.apply("by_target", block, groups, **_set_options(of=of))
-        return made
-
-    def rfactor(self, block: str, loop: str, axis: int = 0) -> tuple[str, str]:
-        """Compute partial results per iteration of a loop first."""
-        made: tuple[str, str]
-        made = self.apply("rfactor", block, loop, **_set_options(axis=axis or None))
-        return made
 
     def number_loops(self) -> None:
         """Give loops the shortest names that tell them apart, unless they have them."""
@@ -273,32 +190,41 @@ class Schedule:
         if self.function is function:
             self.trace = trace
 
-    def pipeline(
-        self,
-        loop: str,
-        stages: int,
-        *,
-        roles: bool = False,
-        blocks: int | None = None,
-        in_flight: int = 0,
-    ) -> None:
-        """Prefetch a loop's staged data some iterations ahead, asynchronously."""
-        flight = in_flight or None
-        options = _set_options(roles=roles or None, blocks=blocks, in_flight=flight)
-        self.apply("pipeline", loop, stages, **options)
-
-    def double_buffer(self, loop: str) -> None:
-        """Prefetch a loop's staged data one iteration ahead."""
-        self.apply("double_buffer", loop)
-
-    def tensorize(self, target: str, intrinsic: str) -> None:
-        """Replace a tile's loops by an intrinsic with the same semantics."""
-        self.apply("tensorize", target, intrinsic)
-
-
-def _set_options(**options: object) -> dict[str, object]:
-    """The options that are set, for a short trace."""
-    return {name: value for name, value in options.items() if value is not None}
+    # loops
+    split = _method(lambda: loops.split)
+    fuse = _method(lambda: loops.fuse)
+    reorder = _method(lambda: loops.reorder)
+    partition = _method(lambda: partition.partition)
+    specialize = _method(lambda: partition.specialize)
+    merge = _method(lambda: merge.merge)
+    # annotations
+    parallel = _method(lambda: annotate.parallel)
+    bind = _method(lambda: annotate.bind)
+    vectorize = _method(lambda: annotate.vectorize)
+    unroll = _method(lambda: annotate.unroll)
+    set_scope = _method(lambda: memory.set_scope)
+    hint = _method(lambda: memory.hint)
+    share = _method(lambda: share.share)
+    store_at = _method(lambda: storage.store_at)
+    store_in = _method(lambda: storage.store_in)
+    # blocks
+    cache_read = _method(lambda: cache.cache_read)
+    cache_write = _method(lambda: cache_write.cache_write)
+    inline = _method(lambda: inline.inline)
+    compute_at = _method(lambda: compute_at.compute_at)
+    reverse_compute_at = _method(lambda: reverse_compute_at.reverse_compute_at)
+    fuse_axes = _method(lambda: fuse_axes.fuse_axes)
+    fuse_dims = _method(lambda: dims.fuse_dims)
+    permute_dims = _method(lambda: dims.permute_dims)
+    reindex = _method(lambda: reindex.reindex)
+    pad = _method(lambda: pad.pad)
+    decompose_reduction = _method(lambda: reduction.decompose_reduction)
+    atomic = _method(lambda: atomic.atomic)
+    by_target = _method(lambda: by_target.by_target)
+    rfactor = _method(lambda: rfactor.rfactor)
+    pipeline = _method(lambda: pipeline.pipeline)
+    double_buffer = _method(lambda: pipeline.double_buffer)
+    tensorize = _method(lambda: tensorize.tensorize)
 
 
 def _called(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from functools import cache, singledispatch
 from inspect import Signature, signature
@@ -66,6 +67,15 @@ class Step:
     args: tuple[object, ...] = ()
     options: Mapping[str, object] = field(default_factory=dict)
 
+    @staticmethod
+    def of(name: str, args: Sequence[object], options: Mapping[str, object]) -> Step:
+        """A step in short: options are those arguments that are not the default."""
+        if (primitive := PRIMITIVES.get(name)) is not None:
+            with suppress(TypeError):  # which `apply` reports
+                args, options = _short(_form(primitive), args, options)
+        kept = {option: portable(value) for option, value in options.items()}
+        return Step(name, tuple(map(portable, args)), kept)
+
     def __str__(self) -> str:
         given = [_spelled(arg) for arg in self.args]
         given += [f"{name}={_spelled(arg)}" for name, arg in self.options.items()]
@@ -95,6 +105,23 @@ class Step:
 @cache
 def _form(primitive: Primitive) -> Signature:
     return signature(primitive)
+
+
+def _short(
+    form: Signature, args: Sequence[object], options: Mapping[str, object]
+) -> tuple[list[object], dict[str, object]]:
+    """The arguments without a default, and the others that are not the default."""
+    placed: list[object] = []
+    others = {}
+    for name, value in form.bind(None, *args, **options).arguments.items():
+        parameter = form.parameters[name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            placed += value
+        elif parameter.default is parameter.empty:
+            placed.append(value)
+        elif value != parameter.default:
+            others[name] = value
+    return placed[1:], others
 
 
 def _spelled(value: object) -> str:

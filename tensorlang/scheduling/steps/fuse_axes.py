@@ -26,7 +26,7 @@ _KINDS: Final = ("spatial", "reduction")
 @primitive
 def fuse_axes(
     func: ir.Function, block: str, axes: Sequence[str]
-) -> tuple[ir.Function, tuple[str, ...]]:
+) -> tuple[ir.Function, str]:
     """Fuse several axes of a block into one.
 
     This turns a convolution into a matrix product; `fuse` its loops first.
@@ -37,7 +37,7 @@ def fuse_axes(
             All extents but the first must be constants.
 
     Returns:
-        The function, and the name of the new axis in a tuple.
+        The function, and the name of the new axis.
 
     Raises:
         ScheduleError: the block has no such axes, their kinds differ, or it is guarded.
@@ -65,7 +65,7 @@ def fuse_axes(
     whole = ir.Axis(var, chosen[0].kind, simplify(product(extents)), value)
     digits = dict(zip((a.var for a in chosen), _digits(var, extents), strict=True))
     func = replace(path, _with_axis(block_of(path), whole, digits, ranges))
-    return _as_long(func, block, whole), (var.name,)
+    return _as_long(func, block, whole), var.name
 
 
 def _as_long(func: ir.Function, block: str, whole: ir.Axis) -> ir.Function:
