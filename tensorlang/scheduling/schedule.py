@@ -14,6 +14,7 @@ from tensorlang.ir.nodes import Function
 from tensorlang.ir.text.printer import show
 from tensorlang.notebooks import card
 from tensorlang.scheduling.analysis.tree import enclosing_loops, find_block, find_buffer
+from tensorlang.scheduling.primitives import PRIMITIVES
 from tensorlang.scheduling.steps.layout import Layout, index_map
 from tensorlang.scheduling.trace import Step, Trace
 from tensorlang.targets import Target
@@ -29,9 +30,11 @@ with lazy.modules(__name__):  # a schedule uses a few primitives
         dims,
         fuse_axes,
         inline,
+        layout,
         loops,
         memory,
         merge,
+        number,
         pad,
         partition,
         pipeline,
@@ -43,6 +46,10 @@ with lazy.modules(__name__):  # a schedule uses a few primitives
         storage,
         tensorize,
     )
+
+# which are methods with more than the step
+PRIMITIVES.declare("transform_layout", lambda: layout.transform_layout)
+PRIMITIVES.declare("number_loops", lambda: number.number_loops)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,6 +67,7 @@ class _Method(Generic[P, R]):
 
         method.__name__ = name
         self._method = method
+        PRIMITIVES.declare(name, self._primitive)
 
     @overload
     def __get__(self, schedule: None, owner: type) -> Callable[..., object]: ...
@@ -100,8 +108,8 @@ class Schedule:
     """A function being scheduled: each method applies the primitive of its name.
 
     An illegal step raises `ScheduleError` and changes nothing. Methods return the names
-    created by their primitive; its docstring explains them and shows the loops before
-    and after: `PRIMITIVES["split"].__doc__`.
+    created by their primitive, and have its docstring: `help(Schedule.split)` shows
+    the loops before and after.
 
     Attributes:
         function: The current function.

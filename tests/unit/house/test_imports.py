@@ -40,12 +40,11 @@ IN_FUNCTIONS = {
     "tensorlang.onnx.files": "onnx is optional",
     "tensorlang.runtime.cpu.llvm": "LLVM takes 170 MB, and is set up when it is loaded",
 }
-# modules that are found by name: commands, primitives, operators
+# modules that are found by name: commands, operators
 BY_NAME = {
     "tensorlang.cli.app",
     "tensorlang.lazy",
     "tensorlang.ops.registry",
-    "tensorlang.scheduling.primitives",
 }
 Graph = Mapping[str, Mapping[str, int]]
 
