@@ -33,6 +33,8 @@ class Algorithm:
             that do not depend on it in the reference.
         faster: Whether it is predicted to be faster than the operator's preference, for
             a workload on a CPU that it suits.
+        faster_kept: The same where weights are constant, so that they are packed once;
+            None if that makes no difference.
     """
 
     name: str
@@ -42,6 +44,12 @@ class Algorithm:
     feature: str = ""
     finite: bool = False
     faster: Callable[[Workload, Target], bool] = field(default=lambda *_: False)
+    faster_kept: Callable[[Workload, Target], bool] | None = None
+
+    def wins(self, workload: Workload, target: Target, *, kept: bool) -> bool:
+        """Whether it is predicted to be faster, perhaps with constant weights."""
+        faster = self.faster_kept if kept and self.faster_kept else self.faster
+        return faster(workload, target)
 
     def suits(self, workload: Workload, features: Collection[str]) -> bool:
         """Whether it can compute a workload, on a target with these features."""

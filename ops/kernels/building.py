@@ -70,15 +70,18 @@ def is_built(op: Operator, workload: Workload, target: Target) -> bool:
 
 
 def request(
-    op: Operator, workload: Workload, target: Target
+    op: Operator, workload: Workload, target: Target, *, kept: bool = False
 ) -> tuple[str, Callable[[], Schedule]]:
-    """The cache key of the best known kernel, and a function to schedule it."""
+    """The cache key of the best known kernel, and a function to schedule it.
+
+    The key of the parts of a kernel whose weights are kept names these besides.
+    """
     known = [choice.record for choice in lookup(workload, target)]
     pins = pinned(op)
     configured = [[record.algorithm, record.ir] for record in known]
     found = machine.edition() if target.model == "cpu" else ""
     key = json.dumps([workload.to_json(), configured, pins, found], sort_keys=True)
-    return key, lambda: scheduled(op, workload, target, known, pins)
+    return key, lambda: scheduled(op, workload, target, known, pins, kept=kept)
 
 
 def scheduled(
@@ -87,9 +90,11 @@ def scheduled(
     target: Target,
     known: Sequence[Record],
     pins: Mapping[str, object],
+    *,
+    kept: bool = False,
 ) -> Schedule:
     """The schedule of the first record that is not stale, else the default."""
-    return chosen(op, workload, target, known, pins)[1]
+    return chosen(op, workload, target, known, pins, kept=kept)[1]
 
 
 def chosen(
@@ -98,14 +103,16 @@ def chosen(
     target: Target,
     known: Sequence[Record],
     pins: Mapping[str, object],
+    *,
+    kept: bool = False,
 ) -> tuple[str, Schedule]:
     """The algorithm and schedule of `scheduled`."""
     for record in () if pins else known:
         made = replayed(op, record, workload, target)
         if not isinstance(made, str):
             return record.algorithm, made[0]
-    name, _ = _algorithm(op, workload, target, pins)
-    return name, default(op, workload, target, pins)[0]
+    name, _ = _algorithm(op, workload, target, pins, kept=kept)
+    return name, default(op, workload, target, pins, kept=kept)[0]
 
 
 def best(op: Operator, workload: Workload, target: Target) -> tuple[str, Schedule]:
@@ -115,15 +122,20 @@ def best(op: Operator, workload: Workload, target: Target) -> tuple[str, Schedul
 
 
 def default(
-    op: Operator, workload: Workload, target: Target, pins: Mapping[str, Any]
+    op: Operator,
+    workload: Workload,
+    target: Target,
+    pins: Mapping[str, Any],
+    *,
+    kept: bool = False,
 ) -> tuple[Schedule, Knobs]:
-    """The schedule by heuristics, with some knobs pinned.
+    """The schedule by heuristics, with some knobs pinned; weights may be `kept`.
 
     Raises:
         ArgumentError: the operator has no such algorithm, or the schedule no such
             knob, or its value is out of domain.
     """
-    algorithm, own = _algorithm(op, workload, target, pins)
+    algorithm, own = _algorithm(op, workload, target, pins, kept=kept)
     knobs = scheduling.Knobs(pinned=own)
     try:
         made = schedule(op, workload, target, algorithm, knobs)
@@ -145,13 +157,18 @@ def default(
 
 
 def _algorithm(
-    op: Operator, workload: Workload, target: Target, pins: Mapping[str, Any]
+    op: Operator,
+    workload: Workload,
+    target: Target,
+    pins: Mapping[str, Any],
+    *,
+    kept: bool,
 ) -> tuple[str, dict[str, Any]]:
     """The algorithm without a record, which may be pinned, and the pinned knobs."""
     own = dict(pins)
     name = own.pop(ALGORITHM, None)
     if name is None:
-        return preferred(op, workload, target), own
+        return preferred(op, workload, target, kept=kept), own
     found = op.algorithms.get(name)
     if found is None or not found.suits(workload, target.features):
         suits = [
@@ -164,8 +181,10 @@ def _algorithm(
     return name, own
 
 
-def preferred(op: Operator, workload: Workload, target: Target) -> str:
-    """The algorithm for a workload without a record.
+def preferred(
+    op: Operator, workload: Workload, target: Target, *, kept: bool = False
+) -> str:
+    """The algorithm for a workload without a record, where weights may be `kept`.
 
     An operator's preference applies to CPUs, unless another algorithm is predicted to
     be faster, and to devices where the algorithm has its own schedule. Elsewhere, the
@@ -177,7 +196,8 @@ def preferred(op: Operator, workload: Workload, target: Target) -> str:
         suits = (
             a for a in op.algorithms.values() if a.suits(workload, target.features)
         )
-        return next((a.name for a in suits if a.faster(workload, target)), name)
+        wins = (a.name for a in suits if a.wins(workload, target, kept=kept))
+        return next(wins, name)
     if schedules_of(op, name, target):
         return name
     made_for = (

@@ -77,7 +77,7 @@ def requests(
     The first part is the whole function, and the second one too, if no stage depends
     on the constant arrays alone.
     """
-    key, make = building.request(op, workload, target)
+    key, make = building.request(op, workload, target, kept=True)
 
     @cache
     def parts() -> tuple[Function | Schedule, Function | Schedule]:

@@ -53,6 +53,7 @@ class Row:
     ranks: tuple[int, ...] = (1, 2, 3)  # spatial ranks it supports
     # whether it is predicted to be faster than the default; see `Algorithm`
     faster: Callable[[Workload, Target], bool] = lambda *_: False
+    faster_kept: Callable[[Workload, Target], bool] | None = None
 
     @property
     def direct(self) -> bool:
@@ -129,13 +130,13 @@ def _plain(workload: Workload) -> str:
     return "implicit_gemm" if _flat(workload) else DIRECT
 
 
-def _better_flat(workload: Workload, target: Target) -> bool:
+def _better_flat(workload: Workload, target: Target, *, kept: bool = False) -> bool:
     """Whether flattened images are predicted to be faster, for channels last.
 
     Vectors hold outputs, or else neighbouring pixels, those between lines included:
     arithmetic takes longer by the lanes that hold no result. Tiles of one vector of
     outputs load as often as they multiply. Besides, images and results are rearranged
-    element by element for the one, and weights by vectors for the other, once if they
+    element by element for the one, and weights by vectors for the other, unless they
     are kept: that pays where the weights are so many more.
     """
     p, bits = of(workload), DType(workload.dtypes[0]).bits
@@ -151,18 +152,23 @@ def _better_flat(workload: Workload, target: Target) -> bool:
     last = arithmetic * loads * vectors * lanes / p.outputs
     flat = arithmetic * pitch / p.result[-1]
     moved = math.prod(p.given_x) + math.prod(p.given_y)
-    few = moved * lanes < math.prod(p.given_w)
+    few = not kept and moved * lanes < math.prod(p.given_w)
     return few or flat + _MOVED * moved < last
 
 
-def _better_last(workload: Workload, target: Target) -> bool:
+def _better_last(workload: Workload, target: Target, *, kept: bool = False) -> bool:
     """Whether outputs in vectors are predicted to be faster, for channels first."""
-    return _lined(workload) and _fewer_moved(of(workload), workload, target)
+    p = of(workload)
+    return _lined(workload) and _fewer_moved(p, workload, target, kept=kept)
 
 
-def _better_last_back(workload: Workload, target: Target) -> bool:
+def _better_last_back(
+    workload: Workload, target: Target, *, kept: bool = False
+) -> bool:
     """The same of the phases of a transposed convolution."""
-    return _lined(workload) and _fewer_moved(of_phases(of(workload)), workload, target)
+    if not _lined(workload):
+        return False
+    return _fewer_moved(of_phases(of(workload)), workload, target, kept=kept)
 
 
 def _lined(workload: Workload) -> bool:
@@ -171,11 +177,15 @@ def _lined(workload: Workload) -> bool:
     return first and DType(workload.dtypes[0]).bits >= 32
 
 
-def _fewer_moved(p: Problem, workload: Workload, target: Target) -> bool:
-    """Whether copies element by element cost less than the gaps between lines."""
+def _fewer_moved(p: Problem, workload: Workload, target: Target, *, kept: bool) -> bool:
+    """Whether copies element by element cost less than the gaps between lines.
+
+    Kept weights were copied before.
+    """
     found = layouts.predicted(p, workload.dtypes[0], target)
     own = of(workload)
-    moved = sum(map(math.prod, (own.given_x, own.given_y, own.given_w)))
+    copied = (own.given_x, own.given_y) + (own.given_w,) * (not kept)
+    moved = sum(map(math.prod, copied))
     return found.last + _MOVED * moved < _RESOLVED * found.first
 
 
@@ -252,12 +262,14 @@ _DIRECT: Final = (
         _flat,
         lambda: partial(loops.conv, rows=True),
         faster=_better_flat,
+        faster_kept=partial(_better_flat, kept=True),
     ),
     Row(
         "channels_last",
         _outer,
         lambda: partial(loops.conv, packed=True),
         faster=_better_last,
+        faster_kept=partial(_better_last, kept=True),
     ),
     Row("depthwise", _alone, lambda: loops.conv),
     Row(
@@ -275,6 +287,7 @@ _BACK: Final = (
         _outer,
         lambda: partial(loops.conv_transposed, packed=True),
         faster=_better_last_back,
+        faster_kept=partial(_better_last_back, kept=True),
     ),
     Row("depthwise", _alone_back, lambda: loops.conv_transposed),
     Row(

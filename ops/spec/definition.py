@@ -62,6 +62,7 @@ def algorithm(
     feature: str = "",
     finite: bool = False,
     faster: Callable[[Workload, Target], bool] = lambda *_: False,
+    faster_kept: Callable[[Workload, Target], bool] | None = None,
 ) -> Callable[[Body], Body]:
     """Decorator: add an algorithm to `op`, as a definition with the same parameters.
 
@@ -76,6 +77,7 @@ def algorithm(
             reference, as in Winograd convolution.
         faster: Whether it is predicted to be faster than the operator's preference on a
             CPU that it suits; never by default.
+        faster_kept: The same where weights are constant, if that makes a difference.
 
     Raises:
         OperatorError: the operator has an algorithm of that name.
@@ -86,7 +88,8 @@ def algorithm(
     def add(body: Body) -> Body:
         usable = serves or (lambda _: True)
         define = op.define(name, body)
-        made = Algorithm(name, define, usable, tolerance, feature, finite, faster)
+        better = faster, faster_kept
+        made = Algorithm(name, define, usable, tolerance, feature, finite, *better)
         op.algorithms[name] = made
         return body
 

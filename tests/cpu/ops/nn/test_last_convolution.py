@@ -158,6 +158,17 @@ def test_few_outputs_or_many_weights_flatten_images(image, weights, dtype, flat)
     assert (preferred(op, asked, avx2) == "implicit_gemm") == flat
 
 
+@pytest.mark.parametrize(("outputs", "flat"), [(512, False), (4, True)])
+def test_constant_weights_count_as_packed(outputs, flat):
+    """Many weights for few pixels are then no reason to flatten images."""
+    op, avx2 = nn.conv2d, Target(vector_bits=256)
+    how = {"padding": 1, "layout": "NHWC"}
+    asked = op.workload((1, 7, 7, 512), (outputs, 512, 3, 3), **how)
+    assert preferred(op, asked, avx2) == "implicit_gemm"
+    kept = preferred(op, asked, avx2, kept=True)
+    assert (kept == "implicit_gemm") == flat
+
+
 MOVED = [case for case in CASES if case[1][1] > 1]
 
 
