@@ -4,8 +4,8 @@ for unit in parallel(outputs // (vectors * lanes) * channels // rows):
     products = alloc(f32[window, rows, vectors * lanes])
     for ky in range(...):
         acc = alloc(f32[kx * rows, vectors * lanes], scope="register")
-        for b, i, j in range(...):
-            for kx, c, v in unrolled(...):
+        for b, i, j_0 in range(...):
+            for j_1, kx, c, v in unrolled(...):
                 for lane in vectorized(lanes): acc[...] += image[...] * pixels[...]
     dw[...] = products[...]     # outputs first
 """
@@ -23,6 +23,7 @@ from tensorlang.schedules.convolution.tiles import (
     core,
     extents,
     over,
+    unroll_steps,
     vector_image,
     vector_lines,
 )
@@ -209,6 +210,7 @@ def _tile(s: Schedule, name: str, tile: _Tile, at: str, model: Core) -> None:
     s.reorder(*taps, *pixels, *columns, *rows, vector, lane)
     around = taps[-1] if taps else at
     write, _ = s.cache_write(name, name, "register", at=around, accumulate=apart)
+    unroll_steps(s, pixels, tile.sums)
     for loop in (*columns, *rows, vector):
         s.unroll(loop)
     s.vectorize(lane)

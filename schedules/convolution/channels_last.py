@@ -3,8 +3,8 @@
 for unit in parallel(batch * outputs // (vectors * lanes) * lines):
     for j_0 in range(columns // rows):
         acc = alloc(f32[rows, vectors * lanes], scope="register")
-        for ky, kx, c in range(...):
-            for j in unrolled(rows):
+        for ky, kx, c_0 in range(...):
+            for c_1, j in unrolled(steps, rows):
                 for v in unrolled(vectors):
                     for lane in vectorized(lanes): acc[...] += frame[...] * packed[...]
         y[...] = acc[...]
@@ -12,7 +12,8 @@ for unit in parallel(batch * outputs // (vectors * lanes) * lines):
 A unit's weights are packed contiguously, in the order in which they are read. Inputs
 are summed innermost: pixels of many channels lie so far apart that the few lines of a
 window would evict each other from the L1 cache between two of its elements. Where the
-inputs of neighbouring taps follow each other, kx and c are one loop.
+inputs of neighbouring taps follow each other, kx and c are one loop. A few inputs are
+unrolled: beside the products of a small tile, counting would take much of the time.
 Depthwise, a tile holds pixels for one vector of channels, line after line, and padding
 is tested for where the image is read: a vector is inside or outside as a whole.
 """
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 from tensorlang.frozen import frozen
 from tensorlang.ir.integers.indices import linear
@@ -39,12 +40,20 @@ from tensorlang.schedules.convolution.tiles import (
     MOST_TAPS,
     core,
     extents,
+    most_steps,
     vector_lines,
 )
-from tensorlang.schedules.cost.tiles import Nest, compared, fastest, tile_cycles
+from tensorlang.schedules.cost.tiles import Nest, compared, fastest, tiles_cycles
 from tensorlang.schedules.cost.traffic import Operand
 from tensorlang.schedules.stages import extent_of
-from tensorlang.schedules.tiling import cut_at, extent, fused, parallelize, write_back
+from tensorlang.schedules.tiling import (
+    cut_at,
+    divisors,
+    extent,
+    fused,
+    parallelize,
+    write_back,
+)
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.analysis import tree
 
@@ -56,6 +65,7 @@ class _Tile:
     rows: int
     vectors: int
     lanes: int
+    steps: int  # inputs that are summed in a loop's body
 
     @property
     def wide(self) -> int:
@@ -79,7 +89,7 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
     if packed:
         _pack(s, packed, first, tile)
     for product in sums:
-        _summed(s, _in_lines(s, product, packed=bool(packed)), tile)
+        _summed(s, _in_lines(s, product, tile.steps, packed=bool(packed)), tile)
     for result in results:
         if not s.attempt(partial(s.inline, reverse=True), result):
             vector_lines(s, result, lanes)
@@ -145,13 +155,11 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
 
     def nest(tile: tuple[int, int]) -> Nest:
         rows, vectors = tile
-        many, left = divmod(columns, rows)
-        line = many * tile_cycles(model, rows, vectors, steps)
-        line += tile_cycles(model, left, vectors, steps) if left else 0
+        line = tiles_cycles(model, columns, strips, steps, tile)
         across = ceil(strips / vectors)
         around = (("g", float(groups)), ("n", strips / vectors), ("y", prod(lines)))
         return Nest(
-            groups * across * prod(lines) * line,
+            groups * prod(lines) * line,
             groups * across * prod(lines),
             (*around, ("j", columns / rows)),
             {"c": planes, "j": rows, "n": vectors * model.lanes, "k": steps}
@@ -171,29 +179,33 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
             model, tiles, nest, lambda each: {"rows": each[0], "vectors": each[1]}
         )
     )
-    return _Tile(
-        knobs.choice("rows", ROWS, default=best[0]),
-        knobs.choice("vectors", VECTORS, default=best[1]),
-        model.lanes,
-    )
+    tall = knobs.choice("rows", ROWS, default=best[0])
+    wide = knobs.choice("vectors", VECTORS, default=best[1])
+    inputs = gcd(*(extents(s, each.k)[-1] for each in sums)) if first.k else 1
+    several = [n for n in divisors(inputs) if n <= MOST_TAPS]
+    most = most_steps(several, tall * wide)
+    return _Tile(tall, wide, model.lanes, knobs.choice("steps", several, default=most))
 
 
-def _in_lines(s: Schedule, product: Product, *, packed: bool) -> Product:
+def _in_lines(s: Schedule, product: Product, steps: int, *, packed: bool) -> Product:
     """The product with its last taps and inputs in one loop, if they are contiguous.
 
-    In packed weights they always are.
+    In packed weights they always are. Some steps of the inputs are a loop of their own.
     """
+    if not product.k:
+        return product
     *_, column, channel = product.image.indices
     size = tree.constant(product.image.buffer.shape[-1])
     sizes = [extent_of(x) for x in product.stage.loops if x.var.name in product.k]
     whole = product.axes(product.k) == [channel] and sizes == [size]
     (*taps, tap), (axis,) = product.taps, product.axes(product.taps[-1:])
     weights = packed or product.other.indices[-3:-1] == (axis, channel)
+    several, step = s.split(product.k[-1], [None, steps])
+    s.reorder(*product.taps, *product.k[:-1], several, step)
     if not (whole and weights and dict(linear(column).terms).get(axis) == 1):
-        return product
-    s.reorder(*product.taps, *product.k)
-    line = fused(s, (tap, *product.k))
-    return replace(product, taps=tuple(taps), k=(line,))
+        return replace(product, k=(*product.k[:-1], several, step))
+    line = fused(s, (tap, several))
+    return replace(product, taps=tuple(taps), k=(line, step))
 
 
 def _summed(s: Schedule, product: Product, tile: _Tile) -> None:
@@ -207,7 +219,7 @@ def _summed(s: Schedule, product: Product, tile: _Tile) -> None:
     for size, _, _ in sizes[:-1]:
         found[-1:] = cut_at(s, found[-1], s.loops(found[-1])[0], size)
     for part, (_, vectors, lanes) in zip(found, sizes, strict=True):
-        _piece(s, part, product, _Tile(tile.rows, vectors, lanes))
+        _piece(s, part, product, replace(tile, vectors=vectors, lanes=lanes))
 
 
 def _pieces(length: int, tile: _Tile) -> list[tuple[int, int, int]]:
@@ -254,7 +266,7 @@ def _tile(s: Schedule, piece: str, product: Product, tile: _Tile) -> None:
     write, _ = s.cache_write(piece, product.name, "register", at=tall)
     few = 2 * rows * tile.vectors <= core(s, piece).registers
     # neighbouring taps then share values
-    written = folded[-1:] if few and not product.k else []
+    written = folded[-1:] if few or product.k else []
     if product.depthwise and rows * prod(extents(s, folded)) <= MOST_TAPS:
         written = folded
     for loop in (*written, row, vector):

@@ -16,7 +16,14 @@ from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Binary, Const, Let, Load, Var
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.cost.core import Core, core_of
-from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back, written
+from tensorlang.schedules.tiling import (
+    cut_at,
+    divisors,
+    extent,
+    parallelize,
+    write_back,
+    written,
+)
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.analysis import tree
 
@@ -193,11 +200,37 @@ def _tile(s: Schedule, block: str, tile: Tile, name: str, *, tall: bool) -> str:
     row = f"{given[-2]} * {tile.vectors * tile.lanes} + {given[-1]}"
     laid = ", ".join([*given[:-2], row])
     s.transform_layout(registers, f"lambda {', '.join(given)}: ({laid})")
-    for loop in (*folded[-1:], *outputs, vector):
+    *others, tap = folded
+    unroll_steps(s, others, tile.rows * tile.vectors * (extent(s, tap) or 1))
+    for loop in (tap, *outputs, vector):
         s.unroll(loop)
     s.vectorize(lane)
     write_back(s, write, around, tile.lanes)
     return around
+
+
+def unroll_steps(s: Schedule, folded: Sequence[str], products: int) -> None:
+    """Unroll steps of a sum: beside few products, counting takes much of the time.
+
+    Args:
+        s: The schedule.
+        folded: The loops over the sum, of which the last ones are unrolled first.
+        products: Products of a step.
+    """
+    for loop in reversed(folded):
+        length = extent(s, loop)
+        steps = most_steps(divisors(length), products) if length else 1
+        if steps != length:
+            if steps > 1:
+                s.unroll(s.split(loop, [None, steps])[1])
+            return
+        s.unroll(loop)
+        products *= length
+
+
+def most_steps(possible: Sequence[int], products: int) -> int:
+    """The most steps whose products make a loop's body, but one at least."""
+    return max(n for n in possible if n == 1 or n * products <= MOST_TAPS)
 
 
 def line_tiles(

@@ -81,6 +81,25 @@ def tile_cycles(
     return steps * core.tile(rows, vectors, loads) + ends
 
 
+def tiles_cycles(
+    core: Core,
+    rows: int,
+    vectors: int,
+    steps: int,
+    tile: tuple[int, int],
+    *,
+    crossing: bool = False,
+) -> float:
+    """Cycles of so many rows by vectors in register tiles, smaller ones at the ends."""
+    (r, v), total = tile, 0.0
+    for tall, height in ((rows // r, r), (1, rows % r)):
+        for wide, width in ((vectors // v, v), (1, vectors % v)):
+            if tall * height * wide * width:
+                one = tile_cycles(core, height, width, steps, crossing=crossing)
+                total += tall * wide * one
+    return total
+
+
 def tiled(
     core: Core,
     rows: int,
@@ -92,8 +111,6 @@ def tiled(
 ) -> tuple[float, tuple[int, int]]:
     """Cycles of so many rows by vectors, and their fastest register tile.
 
-    Remainders of both have smaller tiles.
-
     Args:
         rows: Rows of the result.
         vectors: Its vectors of columns.
@@ -101,23 +118,16 @@ def tiled(
         heights: The rows that a tile may have.
         crossing: Whether vectors need not be aligned to lines of the cache.
     """
-
-    def cycles(tile: tuple[int, int]) -> float:
-        (r, v), total = tile, 0.0
-        for tall, height in ((rows // r, r), (1, rows % r)):
-            for wide, width in ((vectors // v, v), (1, vectors % v)):
-                if tall * height * wide * width:
-                    one = tile_cycles(core, height, width, steps, crossing=crossing)
-                    total += tall * wide * one
-        return total
-
     fits = (
         (r, v)
         for r in heights
         for v in VECTORS
         if r <= rows and v <= vectors and core.holds(r, v)
     )
-    return min((cycles(tile), tile) for tile in fits)
+    return min(
+        (tiles_cycles(core, rows, vectors, steps, tile, crossing=crossing), tile)
+        for tile in fits
+    )
 
 
 def compared(
