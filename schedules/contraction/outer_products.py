@@ -17,13 +17,14 @@ from math import prod
 from typing import Final
 
 from tensorlang.frozen import frozen
+from tensorlang.ir.integers.indices import linear
 from tensorlang.schedules.contraction.space import ROWS, VECTORS
 from tensorlang.schedules.convolution.products import Product, makers, rearranged
 from tensorlang.schedules.convolution.tiles import (
     core,
     extents,
+    most_steps,
     over,
-    unroll_steps,
     vector_image,
     vector_lines,
 )
@@ -82,7 +83,7 @@ def outer_products(s: Schedule, knobs: Knobs, product: Product, dw: str) -> set[
     inside = [loop for loop in window if loop not in around]
     s.reorder(*around, one, each, *inside)
     s.compute_at(product.name, around[-1])
-    _tile(s, product.name, tile, around[-1], model)
+    _tile(s, product, tile, around[-1], model)
     for loop in inside[-1:]:
         s.unroll(loop)
     parallelize(s, around)
@@ -188,11 +189,13 @@ def _chosen(s: Schedule, knobs: Knobs, product: Product, loops: Sequence[str]) -
     )
 
 
-def _tile(s: Schedule, name: str, tile: _Tile, at: str, model: Core) -> None:
+def _tile(s: Schedule, product: Product, tile: _Tile, at: str, model: Core) -> None:
     """Accumulate one unit's sums in registers.
 
-    Images are processed one by one where adding each to the sums takes no time.
+    Images are processed one by one where adding each to the sums takes no time. Several
+    pixels are unrolled where the registers hold what neighbours share.
     """
+    name = product.name
     loops = s.loops(name)
     folded = over(s, name)
     inner = loops[loops.index(at) + 1 : len(loops) - len(folded)]
@@ -210,8 +213,21 @@ def _tile(s: Schedule, name: str, tile: _Tile, at: str, model: Core) -> None:
     s.reorder(*taps, *pixels, *columns, *rows, vector, lane)
     around = taps[-1] if taps else at
     write, _ = s.cache_write(name, name, "register", at=around, accumulate=apart)
-    unroll_steps(s, pixels, tile.sums)
+    column = spatial[-1]
+    steps = most_steps(extent(s, column) or 1, tile.sums)
+    shared = tile.rows * max(tile.taps - _apart(product), 0)
+    if steps > 1 and tile.sums + tile.vectors + shared < model.registers:
+        s.unroll(s.split(column, [None, steps])[1])
     for loop in (*columns, *rows, vector):
         s.unroll(loop)
     s.vectorize(lane)
     write_back(s, write, around, model.lanes)
+
+
+def _apart(product: Product) -> int:
+    """Columns of the image from a pixel to the next one."""
+    (column,) = product.axes(product.taps[-1:])
+    found = [
+        dict(linear(index).terms).get(column, 0) for index in product.image.indices
+    ]
+    return max(found)

@@ -183,7 +183,7 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
     wide = knobs.choice("vectors", VECTORS, default=best[1])
     inputs = gcd(*(extents(s, each.k)[-1] for each in sums)) if first.k else 1
     several = [n for n in divisors(inputs) if n <= MOST_TAPS]
-    most = most_steps(several, tall * wide)
+    most = most_steps(inputs, tall * wide)
     return _Tile(tall, wide, model.lanes, knobs.choice("steps", several, default=most))
 
 

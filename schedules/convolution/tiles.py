@@ -200,37 +200,19 @@ def _tile(s: Schedule, block: str, tile: Tile, name: str, *, tall: bool) -> str:
     row = f"{given[-2]} * {tile.vectors * tile.lanes} + {given[-1]}"
     laid = ", ".join([*given[:-2], row])
     s.transform_layout(registers, f"lambda {', '.join(given)}: ({laid})")
-    *others, tap = folded
-    unroll_steps(s, others, tile.rows * tile.vectors * (extent(s, tap) or 1))
-    for loop in (tap, *outputs, vector):
+    for loop in (*folded[-1:], *outputs, vector):
         s.unroll(loop)
     s.vectorize(lane)
     write_back(s, write, around, tile.lanes)
     return around
 
 
-def unroll_steps(s: Schedule, folded: Sequence[str], products: int) -> None:
-    """Unroll steps of a sum: beside few products, counting takes much of the time.
+def most_steps(length: int, products: int) -> int:
+    """The most steps of a sum, of its length, whose products make a loop's body.
 
-    Args:
-        s: The schedule.
-        folded: The loops over the sum, of which the last ones are unrolled first.
-        products: Products of a step.
+    Beside the few products of one step, counting would take much of the time.
     """
-    for loop in reversed(folded):
-        length = extent(s, loop)
-        steps = most_steps(divisors(length), products) if length else 1
-        if steps != length:
-            if steps > 1:
-                s.unroll(s.split(loop, [None, steps])[1])
-            return
-        s.unroll(loop)
-        products *= length
-
-
-def most_steps(possible: Sequence[int], products: int) -> int:
-    """The most steps whose products make a loop's body, but one at least."""
-    return max(n for n in possible if n == 1 or n * products <= MOST_TAPS)
+    return max(n for n in divisors(length) if n == 1 or n * products <= MOST_TAPS)
 
 
 def line_tiles(

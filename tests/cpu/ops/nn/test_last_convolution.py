@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from tensorlang.ir.nodes import For
+from tensorlang.ir.visit import walk
 from tensorlang.ops import nn, pin
-from tensorlang.ops.kernels.building import preferred
+from tensorlang.ops.kernels.building import default, preferred
+from tensorlang.schedules.convolution.tiles import MOST_TAPS
 from tensorlang.targets import Target
 
 torch = pytest.importorskip("torch")
@@ -233,3 +237,45 @@ def test_a_tolerance_prefers_winograd_to_moving_channels(monkeypatch):
             (8, 64, 16, 16), (64, 64, 3, 3), padding=1, tolerance=tolerance
         )
         assert preferred(nn.conv2d, asked, machine) == chosen
+
+
+@pytest.mark.parametrize(("inputs", "most"), [(64, True), (3, True), (37, False)])
+def test_inputs_are_unrolled_beside_few_products(inputs, most):
+    """As many as divide their number and whose products make a loop's body."""
+    avx2 = Target(vector_bits=256, vector_registers=16)
+    how = {"padding": 1, "layout": "NHWC"}
+    asked = nn.conv2d.workload((1, 56, 56, inputs), (64, inputs, 3, 3), **how)
+    knobs = default(nn.conv2d, asked, avx2, {"algorithm": "channels_last"})[1].values
+    products = knobs["rows"] * knobs["vectors"]
+    assert (knobs["steps"] > 1) == most
+    assert inputs % knobs["steps"] == 0
+    assert knobs["steps"] * products <= MOST_TAPS
+    fuller = [n for n in range(knobs["steps"] + 1, inputs + 1) if inputs % n == 0]
+    assert all(n * products > MOST_TAPS for n in fuller)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "window", "stride", "unrolled"),
+    [(64, 3, 1, False), (3, 7, 2, True)],
+)
+def test_pixels_are_unrolled_if_registers_hold_what_they_share(
+    inputs, window, stride, unrolled
+):
+    """Neighbours share most of a full tile's image, but less with a stride."""
+    avx2 = Target(vector_bits=256, vector_registers=16)
+    images, side = (1, 56, 56, inputs), 56 // stride
+    how = {"layout": "NHWC", "stride": stride, "padding": window // 2}
+    asked = nn.conv2d_grad_weight.workload(
+        (1, side, side, 64), images, window=(window, window), **how
+    )
+    made = default(nn.conv2d_grad_weight, asked, avx2, {})[0]
+    loops = [n for n in walk(made.function) if is_unrolled(n)]
+    bodies = [
+        prod(int(n.extent.value) for n in walk(loop) if is_unrolled(n))
+        for loop in loops
+    ]
+    assert (max(bodies) > avx2.vector_registers) == unrolled
+
+
+def is_unrolled(node):
+    return isinstance(node, For) and node.kind == "unrolled"
