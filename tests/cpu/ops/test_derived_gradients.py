@@ -271,7 +271,7 @@ def test_gathers_of_rows_in_strips_of_columns(shape, count):
     wanted = np.zeros_like(table)
     np.add.at(wanted, ids, dy * np.exp(table[ids]))
     found = find("derived.picked_grad")(dy, table, ids)
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
 
 
 def test_elements_that_are_repeated_are_summed_at_their_place():
