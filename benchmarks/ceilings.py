@@ -8,22 +8,29 @@ is derived from a chain of dependent additions, one per cycle.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from tensorlang import machine, targets
 from tensorlang.tuner.limits import loops
 
-LANES: Final = 16
-CHAINS: Final = 24
+_LINE: Final = 16  # words of a cache line
 
 
-def _fma(n: int) -> list[str]:
-    v = f"<{LANES} x float>"
+def registers() -> tuple[int, int]:
+    """Words of a vector register, and how many of them hold sums beside the rest."""
+    known = machine.published(targets.host())
+    return known.vector_bytes // 4, known.vector_registers * 3 // 4
+
+
+def _fma(lanes: int, n: int) -> list[str]:
+    v = f"<{lanes} x float>"
     half = f"{v} splat (float 0.5)"
     return [f"  %y{n} = call {v} @llvm.fma({v} %x{n}, {half}, {half})"]
 
 
-def _mix(n: int) -> list[str]:
-    v = f"<{LANES} x i32>"
+def _mix(lanes: int, n: int) -> list[str]:
+    v = f"<{lanes} x i32>"
     key = f"{v} splat (i32 {2654435761 + n})"
     return [
         f"  %a{n} = add {v} %x{n}, {key.removeprefix(v + ' ')}",
@@ -34,8 +41,8 @@ def _mix(n: int) -> list[str]:
 
 def _stream(name: str, hint: str) -> str:
     body = f"""
-  %p = getelementptr <{LANES} x i32>, ptr %out, i64 %i
-  store <{LANES} x i32> splat (i32 7), ptr %p, align 64{hint}"""
+  %p = getelementptr <{_LINE} x i32>, ptr %out, i64 %i
+  store <{_LINE} x i32> splat (i32 7), ptr %p, align 64{hint}"""
     return loops.HEAD.format(name=name, entry="", body=body, exit="")
 
 
@@ -54,22 +61,20 @@ class Loops(loops.Loops):
     """The compiled loops; `ceilings` runs them."""
 
     def __init__(self) -> None:
-        vector = f"<{LANES} x i32>"
-        declarations = (
-            f"declare {vector} @llvm.fshl({vector}, {vector}, {vector})\n"
-            f"declare <{LANES} x float> @llvm.fma(<{LANES} x float>, "
-            f"<{LANES} x float>, <{LANES} x float>)\n"
-        ).replace("@llvm.fshl", f"@llvm.fshl.v{LANES}i32")
-        declarations = declarations.replace("@llvm.fma", f"@llvm.fma.v{LANES}f32")
+        lanes, chains = registers()
+        floats, words = f"<{lanes} x float>", f"<{lanes} x i32>"
         text = (
             loops.dependent()
-            + loops.chains("fma", f"<{LANES} x float>", _fma, CHAINS)
-            + loops.chains("mix", vector, _mix, CHAINS)
+            + loops.chains("fma", floats, partial(_fma, lanes), chains)
+            + loops.chains("mix", words, partial(_mix, lanes), chains)
+            + _stream("fill", "")
+            + _stream("ntfill", ", !nontemporal !0")
+            + f"declare {words} @llvm.fshl({words}, {words}, {words})\n"
+            + f"declare {floats} @llvm.fma({floats}, {floats}, {floats})\n"
+            + "!0 = !{i32 1}\n"
         )
-        text = text.replace("@llvm.fshl(", f"@llvm.fshl.v{LANES}i32(")
-        text = text.replace("@llvm.fma(", f"@llvm.fma.v{LANES}f32(")
-        text += _stream("fill", "") + _stream("ntfill", ", !nontemporal !0")
-        text += declarations + "!0 = !{i32 1}\n"
+        text = text.replace("@llvm.fshl(", f"@llvm.fshl.v{lanes}i32(")
+        text = text.replace("@llvm.fma(", f"@llvm.fma.v{lanes}f32(")
         names = ("clock", "fma", "mix", "fill", "ntfill")
         super().__init__(text, names)
 
@@ -77,7 +82,8 @@ class Loops(loops.Loops):
 def ceilings(threads: int, *, rounds: int = 5, fill_bytes: int = 64 << 20) -> Ceilings:
     """Measure the limits with `threads` threads: the best of several rounds."""
     limits = Loops()
-    steps, small = 2_000_000, CHAINS * LANES * 4
+    lanes, chains = registers()
+    steps, small = 2_000_000, chains * lanes * 4
     lines = fill_bytes // 64 // threads
 
     def rate(name: str, count: int, work: float, size: int = small) -> float:
@@ -86,8 +92,8 @@ def ceilings(threads: int, *, rounds: int = 5, fill_bytes: int = 64 << 20) -> Ce
 
     return Ceilings(
         clock=rate("clock", steps, 64) / threads,
-        fma=rate("fma", steps, 2 * LANES * CHAINS),
-        integer_mix=rate("mix", steps, 3 * LANES * CHAINS),
+        fma=rate("fma", steps, 2 * lanes * chains),
+        integer_mix=rate("mix", steps, 3 * lanes * chains),
         fill=rate("fill", lines, 64, lines * 64),
         nontemporal_fill=rate("ntfill", lines, 64, lines * 64),
     )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.ceilings import CHAINS, LANES, Loops
+from benchmarks.ceilings import Loops, registers
 from benchmarks.work import Limit
 from tensorlang import build, ir, targets
 from tensorlang.ir import Const, Function, compute, function, placeholder, size, u32
@@ -28,22 +28,22 @@ def multiply_adds(
     floating: int, threads: int, floor: float | None = None, rate: int = 1
 ) -> Limit:
     """Peak rate of fused multiply-adds in registers; `rate` multiplies it."""
-    done = 2 * LANES * CHAINS * _STEPS * threads * rate
+    lanes, chains = registers()
+    done = 2 * lanes * chains * _STEPS * threads * rate
 
     def make() -> Callable[[], object]:
-        memory = CHAINS * LANES * 4
-        return lambda: _loops().run("fma", _STEPS, threads, memory)
+        return lambda: _loops().run("fma", _STEPS, threads, chains * lanes * 4)
 
     return Limit("FMA peak", make, floating / done, floor)
 
 
 def integer_mix(operations: int, threads: int, floor: float | None = None) -> Limit:
     """Threefry's mix of adds, rotations and exclusive ors in registers."""
-    done = 3 * LANES * CHAINS * _STEPS * threads
+    lanes, chains = registers()
+    done = 3 * lanes * chains * _STEPS * threads
 
     def make() -> Callable[[], object]:
-        memory = CHAINS * LANES * 4
-        return lambda: _loops().run("mix", _STEPS, threads, memory)
+        return lambda: _loops().run("mix", _STEPS, threads, chains * lanes * 4)
 
     return Limit("integer limit", make, operations / done, floor)
 
