@@ -12,6 +12,7 @@ from tensorlang.targets import Target
 from tensorlang.workload import Workload
 
 Define: TypeAlias = "Callable[[Workload], ir.Function]"
+Faster: TypeAlias = Callable[[Workload, Target, Collection[int]], bool]
 
 DIRECT: Final = "direct"
 
@@ -32,9 +33,8 @@ class Algorithm:
         finite: Whether an infinity, a NaN or a very large input may corrupt results
             that do not depend on it in the reference.
         faster: Whether it is predicted to be faster than the operator's preference, for
-            a workload on a CPU that it suits.
-        faster_kept: The same where weights are constant, so that they are packed once;
-            None if that makes no difference.
+            a workload on a CPU that it suits, and positions of arrays that are
+            constant: what depends on them alone is computed once.
     """
 
     name: str
@@ -43,13 +43,7 @@ class Algorithm:
     tolerance: float = 0.0
     feature: str = ""
     finite: bool = False
-    faster: Callable[[Workload, Target], bool] = field(default=lambda *_: False)
-    faster_kept: Callable[[Workload, Target], bool] | None = None
-
-    def wins(self, workload: Workload, target: Target, *, kept: bool) -> bool:
-        """Whether it is predicted to be faster, perhaps with constant weights."""
-        faster = self.faster_kept if kept and self.faster_kept else self.faster
-        return faster(workload, target)
+    faster: Faster = field(default=lambda *_: False)
 
     def suits(self, workload: Workload, features: Collection[str]) -> bool:
         """Whether it can compute a workload, on a target with these features."""

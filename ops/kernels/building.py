@@ -8,7 +8,7 @@ the recorded IR is stale, and the next best is tried. Pins override both; see `p
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import lazy, machine, targets
@@ -70,18 +70,20 @@ def is_built(op: Operator, workload: Workload, target: Target) -> bool:
 
 
 def request(
-    op: Operator, workload: Workload, target: Target, *, kept: bool = False
+    op: Operator, workload: Workload, target: Target, *, constants: Collection[int] = ()
 ) -> tuple[str, Callable[[], Schedule]]:
     """The cache key of the best known kernel, and a function to schedule it.
 
-    The key of the parts of a kernel whose weights are kept names these besides.
+    The key does not name positions of constant arrays: those of its parts do.
     """
     known = [choice.record for choice in lookup(workload, target)]
     pins = pinned(op)
     configured = [[record.algorithm, record.ir] for record in known]
     found = machine.edition() if target.model == "cpu" else ""
     key = json.dumps([workload.to_json(), configured, pins, found], sort_keys=True)
-    return key, lambda: scheduled(op, workload, target, known, pins, kept=kept)
+    return key, lambda: scheduled(
+        op, workload, target, known, pins, constants=constants
+    )
 
 
 def scheduled(
@@ -91,10 +93,10 @@ def scheduled(
     known: Sequence[Record],
     pins: Mapping[str, object],
     *,
-    kept: bool = False,
+    constants: Collection[int] = (),
 ) -> Schedule:
     """The schedule of the first record that is not stale, else the default."""
-    return chosen(op, workload, target, known, pins, kept=kept)[1]
+    return chosen(op, workload, target, known, pins, constants=constants)[1]
 
 
 def chosen(
@@ -104,21 +106,23 @@ def chosen(
     known: Sequence[Record],
     pins: Mapping[str, object],
     *,
-    kept: bool = False,
+    constants: Collection[int] = (),
 ) -> tuple[str, Schedule]:
     """The algorithm and schedule of `scheduled`."""
     for record in () if pins else known:
         made = replayed(op, record, workload, target)
         if not isinstance(made, str):
             return record.algorithm, made[0]
-    name, _ = _algorithm(op, workload, target, pins, kept=kept)
-    return name, default(op, workload, target, pins, kept=kept)[0]
+    name, _ = _algorithm(op, workload, target, pins, constants=constants)
+    return name, default(op, workload, target, pins, constants=constants)[0]
 
 
-def best(op: Operator, workload: Workload, target: Target) -> tuple[str, Schedule]:
+def best(
+    op: Operator, workload: Workload, target: Target, constants: Collection[int] = ()
+) -> tuple[str, Schedule]:
     """The algorithm and schedule of the best known kernel."""
     known = [choice.record for choice in lookup(workload, target)]
-    return chosen(op, workload, target, known, pinned(op))
+    return chosen(op, workload, target, known, pinned(op), constants=constants)
 
 
 def default(
@@ -127,15 +131,15 @@ def default(
     target: Target,
     pins: Mapping[str, Any],
     *,
-    kept: bool = False,
+    constants: Collection[int] = (),
 ) -> tuple[Schedule, Knobs]:
-    """The schedule by heuristics, with some knobs pinned; weights may be `kept`.
+    """The schedule by heuristics, with some knobs pinned, and arrays constant.
 
     Raises:
         ArgumentError: the operator has no such algorithm, or the schedule no such
             knob, or its value is out of domain.
     """
-    algorithm, own = _algorithm(op, workload, target, pins, kept=kept)
+    algorithm, own = _algorithm(op, workload, target, pins, constants=constants)
     knobs = scheduling.Knobs(pinned=own)
     try:
         made = schedule(op, workload, target, algorithm, knobs)
@@ -162,13 +166,13 @@ def _algorithm(
     target: Target,
     pins: Mapping[str, Any],
     *,
-    kept: bool,
+    constants: Collection[int],
 ) -> tuple[str, dict[str, Any]]:
     """The algorithm without a record, which may be pinned, and the pinned knobs."""
     own = dict(pins)
     name = own.pop(ALGORITHM, None)
     if name is None:
-        return preferred(op, workload, target, kept=kept), own
+        return preferred(op, workload, target, constants=constants), own
     found = op.algorithms.get(name)
     if found is None or not found.suits(workload, target.features):
         suits = [
@@ -182,9 +186,9 @@ def _algorithm(
 
 
 def preferred(
-    op: Operator, workload: Workload, target: Target, *, kept: bool = False
+    op: Operator, workload: Workload, target: Target, *, constants: Collection[int] = ()
 ) -> str:
-    """The algorithm for a workload without a record, where weights may be `kept`.
+    """The algorithm for a workload without a record, if some arrays are constant.
 
     An operator's preference applies to CPUs, unless another algorithm is predicted to
     be faster, and to devices where the algorithm has its own schedule. Elsewhere, the
@@ -196,8 +200,8 @@ def preferred(
         suits = (
             a for a in op.algorithms.values() if a.suits(workload, target.features)
         )
-        wins = (a.name for a in suits if a.wins(workload, target, kept=kept))
-        return next(wins, name)
+        fast = (a.name for a in suits if a.faster(workload, target, constants))
+        return next(fast, name)
     if schedules_of(op, name, target):
         return name
     made_for = (

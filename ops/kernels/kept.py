@@ -77,7 +77,7 @@ def requests(
     The first part is the whole function, and the second one too, if no stage depends
     on the constant arrays alone.
     """
-    key, make = building.request(op, workload, target, kept=True)
+    key, make = building.request(op, workload, target, constants=constants)
 
     @cache
     def parts() -> tuple[Function | Schedule, Function | Schedule]:
@@ -116,7 +116,7 @@ def kept(
         constants: Positions of those that do not change.
         store: Kept arrays by kernel and constant arrays, which calls share.
     """
-    first, rest = requests(asked.op, asked.workload, target, constants)
+    rest, *first = all_requests(asked.op, asked.workload, target, constants)
     first_miss.missed(rest[0], target)
     later = cached_kernel(*rest, target)
     count = len(arguments) - len(later.signature.free)
@@ -124,7 +124,7 @@ def kept(
     if not made:
         return Kept((later.launch, arguments))
     given = [arguments[at] for at in constants]
-    filling = cached_kernel(*first, target)
+    filling = cached_kernel(*first[0], target)
     key = (filling, *(array.ctypes.data for array in given))
     arrays = store.get(key) or tuple(map(_empty, made))
     arrays = store.setdefault(key, arrays)

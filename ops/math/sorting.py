@@ -6,7 +6,7 @@ The gradient is written by hand: it moves elements to positions that are data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -128,12 +128,16 @@ class _Cycles(NamedTuple):
         )
 
 
-def _network_wins(ordered: bool, workload: Workload, target: Target) -> bool:
+def _network_wins(
+    ordered: bool, workload: Workload, target: Target, _: Collection[int]
+) -> bool:
     cycles = _Cycles.of(ordered, workload, target)
     return cycles.network == min(cycles)
 
 
-def _radix_wins(ordered: bool, workload: Workload, target: Target) -> bool:
+def _radix_wins(
+    ordered: bool, workload: Workload, target: Target, _: Collection[int]
+) -> bool:
     cycles = _Cycles.of(ordered, workload, target)
     return cycles.radix == min(cycles)
 

@@ -81,7 +81,7 @@ def _operator(
     )(by(id, first))
     for row in others:
         more: dict[str, Any] = {"tolerance": row.tolerance, "finite": row.finite}
-        more |= {"faster": row.faster, "faster_kept": row.faster_kept}
+        more["faster"] = row.faster
         algorithm(made, row.name, serves=row.serves, **more)(by(id, row))
     return made
 

@@ -6,14 +6,14 @@ To add an algorithm, write its definition in a file of its own and add a row her
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from tensorlang import ir, lazy
 from tensorlang.frozen import frozen
 from tensorlang.ir.dtypes import DType
-from tensorlang.ops.algorithms import DIRECT
+from tensorlang.ops.algorithms import DIRECT, Faster
 from tensorlang.ops.nn import convolution_layouts as layouts
 from tensorlang.ops.nn import winograd
 from tensorlang.ops.nn.convolution_problem import Problem, of
@@ -36,6 +36,7 @@ _PRODUCTS: Final = 2  # vectors of them per cycle
 _MOVED: Final = 2  # cycles to load an element, and to store it elsewhere
 _RESOLVED: Final = 0.98  # predictions closer to each other than this count as equal
 _OVERLAP: Final = 4.0  # power by which arithmetic and loads overlap
+_WEIGHTS: Final = 1  # their position among the arrays
 Serves: TypeAlias = "Callable[[Workload], bool]"
 
 
@@ -52,8 +53,7 @@ class Row:
     finite: bool = False  # whether infinities and NaNs may spread; see `Algorithm`
     ranks: tuple[int, ...] = (1, 2, 3)  # spatial ranks it supports
     # whether it is predicted to be faster than the default; see `Algorithm`
-    faster: Callable[[Workload, Target], bool] = lambda *_: False
-    faster_kept: Callable[[Workload, Target], bool] | None = None
+    faster: Faster = lambda *_: False
 
     @property
     def direct(self) -> bool:
@@ -130,14 +130,16 @@ def _plain(workload: Workload) -> str:
     return "implicit_gemm" if _flat(workload) else DIRECT
 
 
-def _better_flat(workload: Workload, target: Target, *, kept: bool = False) -> bool:
+def _better_flat(
+    workload: Workload, target: Target, constants: Collection[int]
+) -> bool:
     """Whether flattened images are predicted to be faster, for channels last.
 
     Vectors hold outputs, or else neighbouring pixels, those between lines included:
     arithmetic takes longer by the lanes that hold no result. Tiles of one vector of
     outputs load as often as they multiply. Besides, images and results are rearranged
     element by element for the one, and weights by vectors for the other, unless they
-    are kept: that pays where the weights are so many more.
+    are constant: that pays where the weights are so many more.
     """
     p, bits = of(workload), DType(workload.dtypes[0]).bits
     if p.first or not _flat(workload) or bits < 32:  # narrow floats have dot products
@@ -152,23 +154,25 @@ def _better_flat(workload: Workload, target: Target, *, kept: bool = False) -> b
     last = arithmetic * loads * vectors * lanes / p.outputs
     flat = arithmetic * pitch / p.result[-1]
     moved = math.prod(p.given_x) + math.prod(p.given_y)
-    few = not kept and moved * lanes < math.prod(p.given_w)
+    few = _WEIGHTS not in constants and moved * lanes < math.prod(p.given_w)
     return few or flat + _MOVED * moved < last
 
 
-def _better_last(workload: Workload, target: Target, *, kept: bool = False) -> bool:
+def _better_last(
+    workload: Workload, target: Target, constants: Collection[int]
+) -> bool:
     """Whether outputs in vectors are predicted to be faster, for channels first."""
     p = of(workload)
-    return _lined(workload) and _fewer_moved(p, workload, target, kept=kept)
+    return _lined(workload) and _fewer_moved(p, workload, target, constants)
 
 
 def _better_last_back(
-    workload: Workload, target: Target, *, kept: bool = False
+    workload: Workload, target: Target, constants: Collection[int]
 ) -> bool:
     """The same of the phases of a transposed convolution."""
     if not _lined(workload):
         return False
-    return _fewer_moved(of_phases(of(workload)), workload, target, kept=kept)
+    return _fewer_moved(of_phases(of(workload)), workload, target, constants)
 
 
 def _lined(workload: Workload) -> bool:
@@ -177,24 +181,26 @@ def _lined(workload: Workload) -> bool:
     return first and DType(workload.dtypes[0]).bits >= 32
 
 
-def _fewer_moved(p: Problem, workload: Workload, target: Target, *, kept: bool) -> bool:
+def _fewer_moved(
+    p: Problem, workload: Workload, target: Target, constants: Collection[int]
+) -> bool:
     """Whether copies element by element cost less than the gaps between lines.
 
-    Kept weights were copied before.
+    Constant weights were copied before.
     """
     found = layouts.predicted(p, workload.dtypes[0], target)
     own = of(workload)
-    copied = (own.given_x, own.given_y) + (own.given_w,) * (not kept)
-    moved = sum(map(math.prod, copied))
+    moved = math.prod(own.given_x) + math.prod(own.given_y)
+    moved += math.prod(own.given_w) * (_WEIGHTS not in constants)
     return found.last + _MOVED * moved < _RESOLVED * found.first
 
 
-def _better_dots(workload: Workload, target: Target) -> bool:
+def _better_dots(workload: Workload, target: Target, _: Collection[int]) -> bool:
     """Whether dot products of channels are predicted to be faster."""
     return _dotted(workload) and _fewer_by_dots(of(workload), workload, target)
 
 
-def _better_dots_back(workload: Workload, target: Target) -> bool:
+def _better_dots_back(workload: Workload, target: Target, _: Collection[int]) -> bool:
     """The same of the phases of a transposed convolution."""
     if not _dotted(workload):
         return False
@@ -262,14 +268,12 @@ _DIRECT: Final = (
         _flat,
         lambda: partial(loops.conv, rows=True),
         faster=_better_flat,
-        faster_kept=partial(_better_flat, kept=True),
     ),
     Row(
         "channels_last",
         _outer,
         lambda: partial(loops.conv, packed=True),
         faster=_better_last,
-        faster_kept=partial(_better_last, kept=True),
     ),
     Row("depthwise", _alone, lambda: loops.conv),
     Row(
@@ -287,7 +291,6 @@ _BACK: Final = (
         _outer,
         lambda: partial(loops.conv_transposed, packed=True),
         faster=_better_last_back,
-        faster_kept=partial(_better_last_back, kept=True),
     ),
     Row("depthwise", _alone_back, lambda: loops.conv_transposed),
     Row(

@@ -8,7 +8,7 @@ of a bias that it does not take; it has kernels for one row and for many, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
@@ -156,7 +156,9 @@ def _allows(split: bf16_parts.Split, workload: Workload) -> bool:
     return changes and allowed is not None and allowed >= split.error
 
 
-def _faster(split: bf16_parts.Split, workload: Workload, target: Target) -> bool:
+def _faster(
+    split: bf16_parts.Split, workload: Workload, target: Target, _: Collection[int]
+) -> bool:
     """Whether the model of contractions predicts that a split is faster than f32."""
     shapes = dict(zip(dense.spec.slots(workload.named), workload.shapes, strict=True))
     *lead, depth = shapes["x"]

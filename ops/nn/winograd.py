@@ -6,10 +6,11 @@ Their error grows with the tile (`winograd_matrices`), so a caller has to allow 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias
 
+from tensorlang.ops.algorithms import Faster
 from tensorlang.ops.nn import convolution_layouts, winograd_model
 from tensorlang.ops.nn.convolution_problem import Problem, of
 from tensorlang.ops.nn.winograd_blocks import blocks
@@ -70,13 +71,13 @@ def serves_tiles(m: int) -> Callable[[Workload], bool]:
     return allowed
 
 
-def fastest(m: int) -> Callable[[Workload, Target], bool]:
+def fastest(m: int) -> Faster:
     """Predicate: F(m, 3) is predicted to be the fastest for one image.
 
     Larger batches only make it faster, as weights are transformed once.
     """
 
-    def faster(workload: Workload, target: Target) -> bool:
+    def faster(workload: Workload, target: Target, _: Collection[int]) -> bool:
         return chosen(workload, target) == m
 
     return faster

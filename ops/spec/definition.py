@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 from tensorlang.errors import OperatorError
-from tensorlang.ops.algorithms import Algorithm
+from tensorlang.ops.algorithms import Algorithm, Faster
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec.decorator_options import decorator
-from tensorlang.targets import Target
 from tensorlang.workload import Workload
 
 
@@ -61,8 +60,7 @@ def algorithm(
     tolerance: float = 0.0,
     feature: str = "",
     finite: bool = False,
-    faster: Callable[[Workload, Target], bool] = lambda *_: False,
-    faster_kept: Callable[[Workload, Target], bool] | None = None,
+    faster: Faster = lambda *_: False,
 ) -> Callable[[Body], Body]:
     """Decorator: add an algorithm to `op`, as a definition with the same parameters.
 
@@ -76,8 +74,8 @@ def algorithm(
             or a very large number may corrupt results that do not depend on it in the
             reference, as in Winograd convolution.
         faster: Whether it is predicted to be faster than the operator's preference on a
-            CPU that it suits; never by default.
-        faster_kept: The same where weights are constant, if that makes a difference.
+            CPU that it suits; never by default. It is told the positions of constant
+            arrays.
 
     Raises:
         OperatorError: the operator has an algorithm of that name.
@@ -88,8 +86,7 @@ def algorithm(
     def add(body: Body) -> Body:
         usable = serves or (lambda _: True)
         define = op.define(name, body)
-        better = faster, faster_kept
-        made = Algorithm(name, define, usable, tolerance, feature, finite, *better)
+        made = Algorithm(name, define, usable, tolerance, feature, finite, faster)
         op.algorithms[name] = made
         return body
 

@@ -160,8 +160,9 @@ class Parts:
 
 def parts(step: Step, on: Target) -> Parts:
     """The functions of a step on a target."""
-    algorithm, schedule = building.best(step.op, step.workload, on)
-    found = constant_stages.divided(schedule.function, step.called.constants)
+    constants = step.called.constants
+    algorithm, schedule = building.best(step.op, step.workload, on, constants)
+    found = constant_stages.divided(schedule.function, constants)
     if found is None:
         return Parts(algorithm, None, schedule.function)
     return Parts(algorithm, found.constant, found.rest)

@@ -76,7 +76,7 @@ def test_networks_are_chosen_where_they_take_fewer_steps(bits):
 
     def chosen(name, length, dtype):
         network, workload = network_of(name, length, dtype)
-        return network.faster(workload, target)
+        return network.faster(workload, target, ())
 
     assert chosen("math.sort", 100, "f32")
     assert chosen("math.sort", 1 << 20, "f32") == (bits == 512)
@@ -95,7 +95,7 @@ def test_short_rows_are_sorted_by_radix_where_that_takes_fewer_steps(bits):
         op = find(name)
         workload = op.workload((3, length), dtypes=dtype)
         radix = op.algorithms["radix"]
-        return radix.suits(workload, ()) and radix.faster(workload, target)
+        return radix.suits(workload, ()) and radix.faster(workload, target, ())
 
     assert chosen("math.argsort", 150, "f64") == (bits == 128)
     assert chosen("math.argsort", 150, "i8") == (bits == 128)

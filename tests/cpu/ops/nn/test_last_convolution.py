@@ -169,7 +169,8 @@ def test_constant_weights_count_as_packed(outputs, flat):
     how = {"padding": 1, "layout": "NHWC"}
     asked = op.workload((1, 7, 7, 512), (outputs, 512, 3, 3), **how)
     assert preferred(op, asked, avx2) == "implicit_gemm"
-    kept = preferred(op, asked, avx2, kept=True)
+    assert preferred(op, asked, avx2, constants=[0, 2]) == "implicit_gemm"
+    kept = preferred(op, asked, avx2, constants=[1])
     assert (kept == "implicit_gemm") == flat
 
 
