@@ -182,8 +182,9 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
     tall = knobs.choice("rows", ROWS, default=best[0])
     wide = knobs.choice("vectors", VECTORS, default=best[1])
     inputs = gcd(*(extents(s, each.k)[-1] for each in sums)) if first.k else 1
-    several = [n for n in divisors(inputs) if n <= MOST_TAPS]
-    most = most_steps(inputs, tall * wide)
+    products = tall * wide * len(sums)  # of a step: all phases are compiled
+    several = [n for n in divisors(inputs) if n == 1 or n * products <= 2 * MOST_TAPS]
+    most = most_steps(inputs, products)
     return _Tile(tall, wide, model.lanes, knobs.choice("steps", several, default=most))
 
 

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tensorlang.errors import ArgumentError
 from tensorlang.ir.nodes import For
 from tensorlang.ir.visit import walk
 from tensorlang.ops import nn, pin
@@ -253,6 +254,28 @@ def test_inputs_are_unrolled_beside_few_products(inputs, most):
     assert knobs["steps"] * products <= MOST_TAPS
     fuller = [n for n in range(knobs["steps"] + 1, inputs + 1) if inputs % n == 0]
     assert all(n * products > MOST_TAPS for n in fuller)
+
+
+@pytest.mark.parametrize(("stride", "phases"), [(1, 1), (2, 4)])
+def test_phases_share_the_steps_of_a_loop_body(stride, phases):
+    """Each has a loop of its own: their code together is as much as that of one."""
+    avx2 = Target(vector_bits=256, vector_registers=16)
+    how = {"padding": 1, "layout": "NHWC", "stride": stride, "size": (56, 56)}
+    dy = (1, 56 // stride, 56 // stride, 64)
+    asked = nn.conv2d_grad_data.workload(dy, (64, 64, 3, 3), **how)
+    tile = {"algorithm": "channels_last", "rows": 4, "vectors": 2}
+    knobs = default(nn.conv2d_grad_data, asked, avx2, tile)[1]
+    assert knobs.values["steps"] * 4 * 2 * phases == MOST_TAPS
+    assert max(knobs.domains["steps"].options) == 2 * knobs.values["steps"]
+
+
+def test_steps_of_a_tall_and_wide_tile_are_few():
+    avx2 = Target(vector_bits=256, vector_registers=16)
+    how = {"padding": 1, "layout": "NHWC"}
+    asked = nn.conv2d.workload((1, 14, 14, 128), (128, 128, 3, 3), **how)
+    tile = {"algorithm": "channels_last", "rows": 14, "vectors": 4}
+    with pytest.raises(ArgumentError, match="'steps' is one of 1, 2, 4, not 128"):
+        default(nn.conv2d, asked, avx2, {**tile, "steps": 128})
 
 
 @pytest.mark.parametrize(
