@@ -26,7 +26,7 @@ from tensorlang.layers import (
     Model,
     Sequential,
 )
-from tensorlang.ops import random
+from tensorlang.ops import optim, random
 
 
 def digits(held: int = 360) -> tuple[Any, Any, Any, Any]:
@@ -38,8 +38,11 @@ def digits(held: int = 360) -> tuple[Any, Any, Any, Any]:
     return x[held:], t[held:], x[:held], t[:held]
 
 
-def lenet(seed: int = 1) -> Model:
-    """Convolutions, pooling and dense layers; input sizes are inferred."""
+def lenet(steps: int, seed: int = 1) -> Model:
+    """Convolutions, pooling and dense layers; input sizes are inferred.
+
+    The learning rate falls to zero in so many steps.
+    """
     layers = Sequential(
         Conv2D(32, 3, "relu", padding="same"),
         Conv2D(32, 3, "relu", padding="same"),
@@ -51,14 +54,15 @@ def lenet(seed: int = 1) -> Model:
         Dense(10),
     )
     spec = TensorSpec(("batch", 1, 8, 8))
-    return Model(layers).compile(spec, optimizer=Adam(lr=2e-3), key=random.key(seed))
+    optimizer = Adam(lr=optim.schedules.cosine(2e-3, steps))
+    return Model(layers).compile(spec, optimizer=optimizer, key=random.key(seed))
 
 
 def main(folder: str | Path | None = None, epochs: int = 30) -> float:
     """Train, evaluate and plot; returns the test accuracy."""
     x, t, unseen, truths = digits()
     x, t = x[: len(x) // 64 * 64], t[: len(t) // 64 * 64]  # whole batches
-    model = lenet()
+    model = lenet(len(x) // 64 * epochs)
     print(model.summary())
     history = model.fit(x, t, epochs=epochs, batch=64, progress=False)
     guesses = np.argmax(model(unseen), axis=1)
