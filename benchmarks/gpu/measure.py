@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
-from benchmarks.gpu import calling, hashing, products, streaming
+from benchmarks.gpu import attention, calling, hashing, products, streaming
 from benchmarks.gpu.works import Call, Sides, Stage, Work
 
 OURS = "tensorlang"
@@ -26,6 +26,7 @@ WORKS = {
     work.name: work
     for work in (
         *products.WORKS,
+        *attention.WORKS,
         *streaming.WORKS,
         *hashing.WORKS,
         *calling.WORKS,

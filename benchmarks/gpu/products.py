@@ -56,6 +56,38 @@ def _dense(dtype: str, side: int) -> Any:
     return make
 
 
+def _dense_gradient(side: int) -> Any:
+    def make(stage: Stage) -> Sides:
+        from tensorlang.ops import nn
+
+        torch, n = stage.torch, _scaled(side, stage)
+        dy, x, w = (stage.normal(n, n, dtype="bfloat16") for _ in range(3))
+        mine, others = (
+            (torch.empty_like(x), torch.empty_like(w), dy.new_empty(n))
+            for _ in range(2)
+        )
+
+        def ours() -> Any:
+            nn.dense_grad(dy, x, w, out=mine, target=stage.target)
+            return mine[1]
+
+        def theirs() -> Any:
+            torch.matmul(dy, w, out=others[0])
+            torch.matmul(dy.T, x, out=others[1])
+            torch.sum(dy, 0, out=others[2])
+            return others[1]
+
+        sides: dict[str, tuple[Call, Any]] = {
+            "tensorlang": (ours, None),
+            "cuBLAS": (theirs, None),
+        }
+        right = lambda: dy.double().T @ x.double()  # noqa: E731 - used once
+        found = checks(stage, right, _ERRORS["bfloat16"], **sides)
+        return Sides({name: [call] for name, (call, _) in sides.items()}, found)
+
+    return make
+
+
 def _conv(channels: int, extent: int) -> Any:
     def make(stage: Stage) -> Sides:
         torch = stage.torch
@@ -144,6 +176,14 @@ def _tuned_dense(dtype: str, side: int) -> Any:
     return tuned
 
 
+def _tuned_gradient(side: int) -> Any:
+    def tuned(stage: Stage) -> list[tuple[str, ...]]:
+        shape = (_scaled(side, stage), _scaled(side, stage))
+        return [("nn.dense_grad", "--shape", sizes(*[shape] * 3), "--dtype", "bf16")]
+
+    return tuned
+
+
 def _tuned_conv(channels: int, extent: int) -> Any:
     def tuned(stage: Stage) -> list[tuple[str, ...]]:
         batch, inner, height, width = _image(stage, channels, extent)
@@ -180,6 +220,15 @@ WORKS = (
             wanted={"cuBLAS": 1.0},
         )
         for side, weight in ((4096, 4.0), (8192, 2.0))
+    ),
+    Work(
+        "gradient of dense bf16 4096",
+        _dense_gradient(4096),
+        operations=lambda stage: 2 * _products(4096)(stage),
+        limit="products",
+        tuned=_tuned_gradient(4096),
+        weight=2.0,
+        wanted={"cuBLAS": 1.0},
     ),
     Work(
         "dense f32 4096",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.gpu import triton_peers
@@ -181,6 +182,77 @@ def _layer_norm(stage: Stage) -> Sides:
     return Sides(calls, _all(stage, calls, right, 1e-5, out, None))
 
 
+def _unary(ours: Callable[[Stage, Any, Any], Any], theirs: Call, allowed: float) -> Any:
+    """A work that reads rows of numbers once and writes as much, at most.
+
+    Args:
+        ours: Our call, of a stage, an array and an output.
+        theirs: PyTorch's, of a tensor.
+        allowed: The permitted error.
+    """
+
+    def make(stage: Stage) -> Sides:
+        x = stage.normal(*_rows(stage))
+        out = stage.torch.empty_like(theirs(x))
+        calls: dict[str, list[Call]] = {
+            "tensorlang": [lambda: ours(stage, x, out)],
+            "torch": [lambda: theirs(x)],
+            "copy": [_copy(stage)],
+        }
+        found = _all(stage, calls, lambda: theirs(x.double()), allowed, out, None)
+        share = (x.nbytes + out.nbytes) / (2 * x.nbytes)
+        return Sides(calls, found, {"copy": share})
+
+    return make
+
+
+def _transpose(stage: Stage, x: Any, out: Any) -> Any:
+    from tensorlang.ops import nn
+
+    return nn.transpose(x, (1, 0), out=out, target=stage.target)
+
+
+def _sum(stage: Stage, x: Any, out: Any) -> Any:
+    from tensorlang.ops import math
+
+    return math.sum(x, axis=0, out=out, target=stage.target)
+
+
+def _cumsum(stage: Stage, x: Any, out: Any) -> Any:
+    from tensorlang.ops import math
+
+    return math.cumsum(x, out=out, target=stage.target)
+
+
+def _embedding(stage: Stage) -> Sides:
+    from tensorlang.ops import nn
+
+    torch = stage.torch
+    table = stage.normal(*_rows(stage))
+    ids = torch.randint(table.shape[0], (table.shape[0],), device=stage.device)
+    out = torch.empty_like(table)
+    theirs = torch.nn.functional.embedding
+    calls: dict[str, list[Call]] = {
+        "tensorlang": [lambda: nn.embedding(ids, table, out=out, target=stage.target)],
+        "torch": [lambda: theirs(ids, table)],
+        "copy": [_copy(stage)],
+    }
+    return Sides(calls, _all(stage, calls, lambda: theirs(ids, table), 1e-9, out, None))
+
+
+def _sort(stage: Stage) -> Sides:
+    from tensorlang.ops import math
+
+    torch = stage.torch
+    x = stage.normal(_count(stage) // 4)
+    out = torch.empty_like(x)
+    calls: dict[str, list[Call]] = {
+        "tensorlang": [lambda: math.sort(x, out=out, target=stage.target)],
+        "torch": [lambda: torch.sort(x)[0]],
+    }
+    return Sides(calls, _all(stage, calls, lambda: torch.sort(x)[0], 1e-9, out, None))
+
+
 def _flat(op: str, arrays: int) -> Any:
     """Tuning arguments of an operator on flat arrays."""
     return lambda stage: [(op, "--shape", sizes(*[(_count(stage),)] * arrays))]
@@ -231,4 +303,24 @@ WORKS = (
         tuned=_flat("math.multiply", 2),
         wanted=_AT_LEAST,
     ),
+    Work(
+        "transpose f32",
+        _unary(_transpose, lambda x: x.T.contiguous(), 1e-9),
+        _times(2),
+        wanted=_AT_LEAST,
+    ),
+    Work(
+        "sum of columns f32",
+        _unary(_sum, lambda x: x.sum(0), 1e-5),
+        _times(1),
+        wanted=_AT_LEAST,
+    ),
+    Work(
+        "cumsum f32",
+        _unary(_cumsum, lambda x: x.cumsum(-1), 1e-5),
+        _times(2),
+        wanted=_AT_LEAST,
+    ),
+    Work("embedding f32", _embedding, _times(2), wanted=_AT_LEAST),
+    Work("sort f32", _sort, wanted={"torch": 1.0}),
 )
