@@ -44,7 +44,7 @@ def test_a_ring_multiplies(hopper_ring, device, shape, width, stages):
 
 
 @pytest.mark.parametrize("knobs", [{}, {"in_flight": 1}, {"in_flight": 0}])
-@pytest.mark.parametrize("shape", [(64, 64, 64), (200, 328, 136), (512, 512, 1024)])
+@pytest.mark.parametrize("shape", [(64, 64, 128), (200, 328, 136), (512, 512, 1024)])
 def test_products_of_warpgroups_read_a_transposed_operand(device, shape, knobs):
     if "wgmma" not in device.features:
         pytest.skip(f"no GPU of Hopper: this one is {device.arch}")

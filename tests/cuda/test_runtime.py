@@ -5,6 +5,7 @@ import pytest
 
 from tensorlang.errors import DeviceMemoryError, KernelError
 from tensorlang.ops import find, math, nn, optim
+from tensorlang.ops.kernels.building import default
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime.cuda import arrays as cuda_arrays
 from tensorlang.runtime.cuda import device as cuda_device
@@ -93,15 +94,16 @@ def test_timing(device):
 
 
 @pytest.mark.gpu_only
-def test_the_tuners_worker():
+def test_the_tuners_worker(device):
     op = find("nn.relu")
     workload = op.workload((1 << 20,))
+    candidate = Candidate("direct", default(op, workload, device, {})[1].values)
     with Worker(op.id, workload, "cuda") as worker:
-        outcome = worker.attempt(Candidate("direct"), 120.0)
+        outcome = worker.attempt(candidate, 120.0)
         assert (outcome.status, outcome.reason) == ("ok", "")
-        samples, failed = worker.finals([Candidate("direct")], 6, 60.0)
+        samples, failed = worker.finals([candidate], 6, 60.0)
     assert failed == {}
-    assert all(0 < one < 0.1 for one in samples[Candidate("direct").key])
+    assert all(0 < one < 0.1 for one in samples[candidate.key])
 
 
 @pytest.mark.gpu_only
