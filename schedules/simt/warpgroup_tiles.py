@@ -19,6 +19,7 @@ from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import For, If
 from tensorlang.machine.gpus import GROUP_ROWS, LAUNCH, LINE, Gpu, gpu_of
 from tensorlang.schedules.simt.fragments import Lanes
+from tensorlang.schedules.simt.grid import GROUPS
 from tensorlang.schedules.simt.split_steps import PARTS
 from tensorlang.schedules.simt.tensor_cores import ends_long
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes, trips
@@ -106,6 +107,15 @@ def _clocks_of(gpu: Gpu, sizes: Sizes, steps: int, tile: Tile) -> float:
         tiles * BYTES * brought / gpu.cache,
     )
     return busiest + combined / steps
+
+
+def squarest(tile: Tile, together: int) -> int:
+    """Columns of tiles of which that many, computed together, read the least."""
+
+    def read(columns: int) -> int:
+        return columns * tile.columns + -(-together // columns) * tile.rows
+
+    return min(GROUPS, key=read)
 
 
 def processors_of(s: Schedule) -> int:

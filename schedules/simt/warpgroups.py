@@ -51,6 +51,7 @@ from tensorlang.schedules.simt.warpgroup_tiles import (
     fastest,
     processors_of,
     sizes_of,
+    squarest,
 )
 from tensorlang.schedules.stages import (
     CONTRACTION,
@@ -126,7 +127,7 @@ def _in_roles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         raise ScheduleError("the target has no products of warpgroups")
     pair = _operands(s, stage)
     tile = _tile(s, knobs, stage)
-    group = knobs.choice("group", GROUPS, default=16)
+    group = knobs.choice("group", GROUPS, default=squarest(tile, processors_of(s)))
     blocks = _blocks(s, knobs, stage, tile)
     axes = tile_axes(stage)
     assert axes is not None
