@@ -95,14 +95,18 @@ def _lines(
 
 
 def _conditions(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """The conditions of each measurement."""
+    """How works were measured, each way once, and clocks that were held back."""
+    ways: dict[str, list[str]] = {}
     for row in rows:
         if "measured" in row:
-            how = row.get("how", "")
-            yield f"* {row['work']}: {', '.join(filter(None, (how, row['measured'])))}"
-            for side, clocks in row.get("clocks", {}).items():
-                if clocks != "clocks unknown":
-                    yield f"    * {side}: {clocks}"
+            device = row["measured"].partition(";")[0]
+            way = ", ".join(filter(None, (row.get("how", ""), device)))
+            ways.setdefault(way, []).append(row["work"])
+    yield from (f"* {way}: {', '.join(works)}" for way, works in ways.items())
+    for row in rows:
+        for side, clocks in row.get("clocks", {}).items():
+            if row["slowed"].get(side):
+                yield f"* {row['work']}, {side}: {clocks}"
 
 
 def _fraction(row: Mapping[str, Any], limits: Mapping[str, Any], side: str) -> float:
