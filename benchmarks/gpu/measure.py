@@ -4,7 +4,7 @@ On a GPU each call is timed between events, alone and with cold caches, as the t
 does (`tensorlang.tuner.measurement.timers`). Where that is impossible (no events can be
 recorded in JAX's streams), many calls are queued and waited for once. Sides are
 interleaved, and ratios are paired by round; the GPU's clocks are read with every
-sample.
+sample, which takes longer than a call: not while it is timed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WORKS = {
     )
 }
 _BURST = 0.05  # seconds of queued calls
-_MOST = 64
+_MOST = 256  # a stream's queue holds some thousand
 
 
 def burst(calls: Sequence[Call], wait: Callable[[], None], count: int) -> Call:
@@ -137,24 +137,31 @@ def _by_bursts(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str
     target = targets.get(stage.target)
     read = reader(target.index)
     states: dict[str, list[Any]] = {name: [] for name in sides.calls}
+    seconds: dict[str, list[float]] = {name: [] for name in sides.calls}
 
     def sampled(name: str) -> Call:
         def wait() -> None:
             states[name].append(read())  # read while the GPU is busy
             stage.wait()
 
-        return burst(sides.calls[name], wait, counts[name])
+        timed = burst(sides.calls[name], stage.wait, counts[name])
+        again = burst(sides.calls[name], wait, counts[name])
 
-    found = interleaved(
+        def sample() -> None:
+            begun = time.perf_counter()
+            timed()
+            seconds[name].append((time.perf_counter() - begun) / counts[name])
+            again()
+
+        return sample
+
+    interleaved(
         {name: sampled(name) for name in sides.calls},
         rounds=rounds,
         min_sample=0.0,
         warm_up=0.1,
     )
-    times = {
-        name: [each / counts[name] for each in timing.samples]
-        for name, timing in found.items()
-    }
+    times = {name: each[-rounds:] for name, each in seconds.items()}
     about = _about({name: each[-rounds:] for name, each in states.items()})
     about["measured"] = f"{target.device}, {target.driver}"
     return times, about

@@ -119,14 +119,12 @@ def call(  # noqa: PLR0917 - by position, for speed
     given, asked = arrays, target
     for array in arrays:
         if type(array) is not np.ndarray:
+            if getattr(array, "is_cuda", False):
+                again = on_torch.repeated(op, arrays, attributes, scalars, target, out)
+                if again is not None:
+                    return again
             held = on_torch.in_host_memory(arrays)
-            if held is not None:
-                like, arrays, there = array, held, None
-                break
-            again = on_torch.repeated(op, arrays, attributes, scalars, target, out)
-            if again is not None:
-                return again
-            like, arrays, there = _views(op, arrays)
+            like, arrays, there = (array, held, None) if held else _views(op, arrays)
             break
     else:
         like = there = None
@@ -153,7 +151,9 @@ def call(  # noqa: PLR0917 - by position, for speed
     if ready.check is not None:
         ready.check(scalars)
     if there is not None and not ready.updated:
-        on_torch.remember(op, given, attributes, asked, ready, out)
+        facts = (op, given, attributes, scalars, asked, out)
+        if (again := on_torch.remembered(ready, *facts)) is not None:
+            return again
     if ready.looked_at:
         if ready.updated:
             check_updated(op.id, ready.updated, given)

@@ -36,7 +36,8 @@ def outside(position: int) -> Callable[[Sequence[Any]], str]:
     """The explanation for argument `position`: indices of rows of the next argument."""
 
     def says(args: Sequence[Any]) -> str:
-        indices = runtime.device_arrays.on_host(args[position])
+        given = runtime.foreign_arrays.as_placed(args[position], "indices")
+        indices = runtime.device_arrays.on_host(given)
         rows = args[position + 1].shape[0]
         wrong = indices[(indices < 0) | (indices >= rows)]
         if not wrong.size:

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002, N802, N815
+# ruff: noqa: ARG001, ARG002, N802, N815
 """A GPU that is none: the driver's parts that the runtime uses, and PyCUDA's or
 cuda-bindings'.
 
@@ -31,6 +31,7 @@ from tensorlang.runtime import (
     building,
     host_program,
 )
+from tensorlang.runtime.arrays import dlpack
 from tensorlang.runtime.cuda import arrays as cuda_arrays
 from tensorlang.runtime.cuda import backend as cuda
 from tensorlang.runtime.cuda import device as cuda_device
@@ -85,6 +86,23 @@ START = ctypes.CFUNCTYPE(
 )
 
 
+OF_CONTEXTS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
+
+def _of_place(entry):
+    """An entry whose argument is a context, or the address of a place for one."""
+
+    def called(address):
+        place = ctypes.c_void_p(CONTEXT)
+        if address == CONTEXT:
+            return entry(address)
+        code = entry(ctypes.byref(place))
+        ctypes.memmove(address, ctypes.byref(place), 8)
+        return code
+
+    return called
+
+
 def install(monkeypatch, make=None, library="pycuda") -> Driver:
     """Let this process see a GPU, of `Driver` or `make`, until the test ends.
 
@@ -103,6 +121,7 @@ def install(monkeypatch, make=None, library="pycuda") -> Driver:
     if library == "cuda.bindings":
         monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
     monkeypatch.setattr(cuda_driver, "library", lambda: driver)
+    monkeypatch.setattr(cuda_driver, "address_of", driver.address_of)
     monkeypatch.setattr(toolchain, "versions", lambda: "fake")
     monkeypatch.setattr(toolchain, "ptx_of", lambda source, arch, **_: source + arch)
     monkeypatch.setattr(
@@ -255,6 +274,7 @@ class Driver:
         self.errors = []
         self.current, self.capturing = CONTEXT, None
         self._start = START(self._launch)
+        self._entries = {}  # as compiled code calls them
         self._next = 1000
 
     def note(self, *what):
@@ -287,6 +307,13 @@ class Driver:
             return getattr(self, f"_{name}")(*args) or 0
 
         return function
+
+    def address_of(self, name):
+        """The address of an entry, for compiled code."""
+        found = getattr(self, name)
+        if name.startswith("cuCtx"):  # of a context, or of a place for one
+            found = self._entries.setdefault(name, OF_CONTEXTS(_of_place(found)))
+        return ctypes.cast(found, ctypes.c_void_p).value
 
     # ------------------------------------------------------------------ entries
 
@@ -604,9 +631,58 @@ def fetched(array):
     return np.frombuffer(raw, told["typestr"]).reshape(told["shape"])
 
 
-def torch_of(tensor: type, stream: int = 31, **members: object) -> ModuleType:
-    """A PyTorch with tensors on a GPU, of which it records nothing."""
+DESCRIBE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
+STREAM_OF = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
+)
+EXCHANGE_NAME = b"dlpack_exchange_api"
+EXCHANGES = []  # what capsules refer to: they have no destructors
+
+
+def exchange_of(stream: int) -> object:
+    """The capsule of DLPack's C exchange API for tensors of `torch_of`."""
+
+    def describe(tensor, place):
+        try:
+            address, dtype = tensor.data_ptr(), np.dtype(tensor.dtype.split(".")[-1])
+            sizes, steps = tensor.shape, tensor.stride()
+        except Exception:  # as a library would report it
+            return -1
+        tensor.described = [(ctypes.c_int64 * 8)(*each) for each in (sizes, steps)]
+        shape, strides = map(ctypes.addressof, tensor.described)
+        kind = dlpack.type_number(dtype)
+        words = (ctypes.c_int32 * 4)(dlpack.CUDA, tensor.get_device(), len(sizes), kind)
+        ctypes.memmove(place + 8, words, 16)
+        rest = (ctypes.c_uint64 * 3)(shape, strides, 0)
+        ctypes.memmove(place + 24, rest, 24)
+        ctypes.c_uint64.from_address(place).value = address
+        return 0
+
+    def stream_of(kind, index, place):
+        place[0] = stream + index
+        return 0
+
+    held = (DESCRIBE(describe), STREAM_OF(stream_of))
+    addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in held]
+    api = (ctypes.c_uint64 * 7)(1 | 3 << 32, 0, 0, 0, 0, *addresses)
+    EXCHANGES.append((held, api))
+    make = ctypes.PYFUNCTYPE(
+        ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+    )(("PyCapsule_New", ctypes.pythonapi))
+    return make(ctypes.addressof(api), EXCHANGE_NAME, None)
+
+
+def torch_of(
+    tensor: type, stream: int = 31, *, exchange: bool = True, **members: object
+) -> ModuleType:
+    """A PyTorch with tensors on a GPU, of which it records nothing.
+
+    Args:
+        exchange: Whether it has DLPack's C exchange API.
+    """
     module = ModuleType("torch")
+    if exchange:
+        tensor.__dlpack_c_exchange_api__ = exchange_of(stream)
     tensor.__module__ = "torch"
     plain = {
         "requires_grad": False,
@@ -636,6 +712,7 @@ def torch_of(tensor: type, stream: int = 31, **members: object) -> ModuleType:
             _TorchDispatchModeKey=SimpleNamespace(PROXY=0),
             _cuda_getCurrentRawStream=lambda index: stream + index,
         ),
+        empty_strided=lambda shape, _, **told: module.empty(shape, **told),
         **members,
     )
     return module

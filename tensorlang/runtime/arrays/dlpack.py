@@ -9,6 +9,7 @@ import ctypes
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,9 @@ _TITLES: Final = frozenset(
     | {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 )
 _KINDS: Final = {"i": 0, "u": 1, "f": 2, "b": 6}
+_BFLOAT: Final = 4
+_EXCHANGE: Final = b"dlpack_exchange_api"
+_MAJOR: Final = 1  # version of the exchange API
 
 
 class _Tensor(ctypes.Structure):
@@ -42,6 +46,21 @@ class _Tensor(ctypes.Structure):
         ("shape", ctypes.POINTER(ctypes.c_int64)),
         ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _ExchangeApi(ctypes.Structure):
+    """`DLPackExchangeAPI`, version 1.3."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("export", ctypes.c_void_p),
+        ("take", ctypes.c_void_p),
+        ("describe", ctypes.c_void_p),  # dltensor_from_py_object_no_sync
+        ("stream_of", ctypes.c_void_p),  # current_work_stream
     )
 
 
@@ -114,6 +133,38 @@ def _dtype(tensor: _Tensor, name: str) -> np.dtype:
             f"{tensor.lanes} lanes, which kernels do not support"
         )
     return np.dtype(title)
+
+
+def _code(dtype: np.dtype) -> int:
+    """DLPack's number of a dtype's kind."""
+    return _BFLOAT if dtype == bf16.numpy else _KINDS[dtype.kind]
+
+
+def type_number(dtype: np.dtype) -> int:
+    """A dtype as DLPack's struct of kind, bits and lanes, read as one integer."""
+    parts = bytes([_code(dtype), 8 * dtype.itemsize, 1, 0])
+    return int.from_bytes(parts, sys.byteorder)
+
+
+@cache
+def exchange(kind: type | None) -> tuple[int, int, int] | None:
+    """How to read arrays of a type from compiled code, by the C exchange API.
+
+    Returns:
+        Addresses: of the type, and of the functions that describe an array and tell
+        the current stream; None if the type has no such functions.
+    """
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    api = ctypes.pythonapi
+    api.PyCapsule_IsValid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    if capsule is None or not api.PyCapsule_IsValid(capsule, _EXCHANGE):
+        return None
+    api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    found = _ExchangeApi.from_address(api.PyCapsule_GetPointer(capsule, _EXCHANGE))
+    if found.major != _MAJOR or not (found.describe and found.stream_of):
+        return None
+    return id(kind), found.describe, found.stream_of
 
 
 class Exported:
@@ -207,13 +258,12 @@ def capsule(
         stream: The consumer's stream, if known.
     """
     dims = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
-    is_bf16 = array.dtype == bf16.numpy
     tensor = _Tensor(
         data=array.memory,
         device_type=device[0],
         device_id=device[1],
         ndim=array.ndim,
-        code=4 if is_bf16 else _KINDS[array.dtype.kind],
+        code=_code(array.dtype),
         bits=8 * array.dtype.itemsize,
         lanes=1,
         shape=dims,

@@ -44,9 +44,18 @@ def _kind_of(bases: tuple[type, ...]) -> str:
 
 def written(values: Iterable[object]) -> None:
     """Bump the version counters of PyTorch tensors that a kernel overwrites."""
-    tensors = [value for value in values if kind_of(value) == "torch"]
+    tensors = tuple([value for value in values if kind_of(value) == "torch"])
     if tensors:
-        sys.modules["torch"].autograd.graph.increment_version(tensors)
+        incremented(tensors)
+
+
+def incremented(tensors: tuple[torch.Tensor, ...]) -> None:
+    """Bump the version counters of PyTorch tensors; privately if possible, in half."""
+    torch = sys.modules["torch"]
+    try:
+        torch._C._increment_version(tensors)  # noqa: SLF001 - fast
+    except AttributeError:
+        torch.autograd.graph.increment_version(tensors)
 
 
 def view(value: object, name: str) -> Array:

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from tensorlang.runtime.host_program import Data
 
 
-def packed(name: str, signature: Signature, host: Data) -> bytes:
-    """A host program and its launcher: one line of JSON, then object code."""
-    code = llvm.compile_quickly(launcher_text(name, signature, host))
+def packed(name: str, signature: Signature, host: Data, call: str = "") -> bytes:
+    """A host program and its launcher: one line of JSON, then object code.
+
+    Args:
+        call: LLVM IR of a function `NAME.call` for Python, if there is one.
+    """
+    code = llvm.compile_quickly(launcher_text(name, signature, host) + call)
     return json.dumps(host).encode() + b"\n" + code
 
 
@@ -45,11 +49,18 @@ class Launcher:
         name: Name of the function.
         host: The host program.
         code: Its object code.
+        called: Whether it has a function for Python.
+
+    Attributes:
+        call: The address of that function, or 0.
     """
 
-    def __init__(self, name: str, host: Data, code: bytes) -> None:
-        symbols = (f"{name}.launch", f"{name}.temporaries")
-        self._library = llvm.link([code], symbols)
+    def __init__(
+        self, name: str, host: Data, code: bytes, *, called: bool = False
+    ) -> None:
+        symbols = (f"{name}.launch", f"{name}.temporaries", f"{name}.call")
+        self._library = llvm.link([code], symbols if called else symbols[:2])
+        self.call: Final = self._library[symbols[2]] if called else 0
         pointers = (ctypes.c_void_p,) * 7
         self._start = ctypes.CFUNCTYPE(ctypes.c_int32, *pointers)(
             self._library[symbols[0]]

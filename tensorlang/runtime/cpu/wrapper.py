@@ -22,7 +22,7 @@ from tensorlang.runtime.signature import BufferSpec, Dim, ScalarSpec, Signature
 INLINE_BYTES: Final = 16 << 10  # smaller calls use one thread and keep the GIL
 OUT_OF_MEMORY: Final = -(1 << 31)
 
-_HEADER: Final = object.__basicsize__  # bytes of a PyObject before its own fields
+HEADER: Final = object.__basicsize__  # bytes of a PyObject before its own fields
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NumPy's array flags
 _FASTCALL: Final = 0x80
 _BF16: Final = "ptrtoint (ptr @numpy.bfloat16 to i32)"  # resolved at link time
@@ -58,9 +58,14 @@ def native_function(
 
     `owner` keeps the code loaded; it lives as long as the function.
     """
-    definition = _MethodDef(
-        signature.name.encode(), address, _FASTCALL, str(signature).encode()
-    )
+    return builtin(signature.name, str(signature), address, (slow, fault, owner))
+
+
+def builtin(
+    name: str, about: str, address: int, context: tuple[object, ...]
+) -> Callable[..., Any]:
+    """The builtin at `address`, compiled code that takes `context` as its `self`."""
+    definition = _MethodDef(name.encode(), address, _FASTCALL, about.encode())
     make = ctypes.pythonapi.PyCMethod_New
     make.restype = ctypes.py_object
     make.argtypes = (
@@ -69,9 +74,8 @@ def native_function(
         ctypes.c_void_p,
         ctypes.c_void_p,
     )
-    context = (slow, fault, (owner, definition))
     function: Callable[..., Any] = make(
-        ctypes.addressof(definition), context, None, None
+        ctypes.addressof(definition), (*context, definition), None, None
     )
     return function
 
@@ -79,8 +83,13 @@ def native_function(
 def has_fast_path(signature: Signature) -> bool:
     """Whether emitted code can check calls: CPython, and simple dimensions."""
     plain = all(_simple(dim) for b in signature.buffers for dim in b.shape)
+    return plain and takes_scalars(signature)
+
+
+def takes_scalars(signature: Signature) -> bool:
+    """Whether emitted code can read the free scalars: CPython, and no f16."""
     narrow = all(s.dtype not in ("f16", "bf16") for s in signature.free)
-    return sys.implementation.name == "cpython" and plain and narrow
+    return sys.implementation.name == "cpython" and narrow
 
 
 def takes_several(signature: Signature) -> bool:
@@ -149,7 +158,7 @@ def wrapper_text(signature: Signature, threads: int, *, independent: bool) -> st
         slots=signature.slots,
         fast=has_fast_path(signature),
         several=takes_several(signature),
-        header=_HEADER,
+        header=HEADER,
         swapped=ord(">" if sys.byteorder == "little" else "<"),
         arguments=len(signature.buffers) + len(signature.free),
         buffers=[_buffer(i, b, symbols) for i, b in enumerate(signature.buffers)],
@@ -158,7 +167,7 @@ def wrapper_text(signature: Signature, threads: int, *, independent: bool) -> st
             for slot, s in enumerate(signature.scalars, len(signature.buffers))
             if s.bound
         ],
-        free=list(_free(signature)),
+        free=free(signature),
         derived=steps,
         derived_checks=checks,
         overlaps=_overlaps(signature),
@@ -213,7 +222,7 @@ def _buffer(i: int, buffer: BufferSpec, symbols: dict[str, str]) -> dict[str, ob
     }
 
 
-def _free(signature: Signature) -> list[dict[str, object]]:
+def free(signature: Signature) -> list[dict[str, object]]:
     """Template parameters of the free scalars."""
     first = len(signature.buffers)
     slots = {s.name: slot for slot, s in enumerate(signature.scalars, first)}

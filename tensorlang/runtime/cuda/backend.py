@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tensorlang import lazy
 from tensorlang.runtime.cpu import launcher, llvm
-from tensorlang.runtime.cuda import cubins, toolchain
+from tensorlang.runtime.cuda import cubins, tensor_call, toolchain
 from tensorlang.runtime.cuda.kernel import CudaKernel
 from tensorlang.runtime.signature import Signature
 from tensorlang.runtime.simt import lower, render
@@ -46,7 +46,9 @@ def compiled(
     program["resources"] = resources
     of = multi_tensor.multi_tensor_launch(lowered)
     program["multi_tensor"] = of.data() if of else None
-    return cubin, launcher.packed(signature.name, signature, program)
+    served = tensor_call.serves(signature, program)
+    call = tensor_call.text(signature, program) if served else ""
+    return cubin, launcher.packed(signature.name, signature, program, call)
 
 
 load = CudaKernel

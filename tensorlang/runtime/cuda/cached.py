@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,8 +20,10 @@ from tensorlang.runtime.arrays.device_arrays import DeviceArray
 from tensorlang.runtime.arrays.foreign_arrays import as_placed
 from tensorlang.runtime.arrays.host_arrays import Foreign
 from tensorlang.runtime.cuda import driver as cuda_driver
+from tensorlang.runtime.cuda import tensor_call
 from tensorlang.runtime.cuda.module import workspace
 from tensorlang.runtime.cuda.results import stream_of
+from tensorlang.runtime.cuda.tensor_call import TensorCall
 from tensorlang.runtime.signature import Scalars
 
 if TYPE_CHECKING:
@@ -34,8 +36,11 @@ Shape = tuple[int, ...]
 class CachedLaunch:
     """A kernel's launch for arrays of certain shapes.
 
-    Call it with PyTorch tensors of the kernel's dtypes and element counts (of any
-    shape), then free scalars. Read-only arguments may be NumPy arrays.
+    Call it, or `quick`, with PyTorch tensors of the kernel's dtypes and element counts
+    (of any shape), then free scalars. Read-only arguments may be NumPy arrays.
+
+    Attributes:
+        quick: The fastest entry point: compiled, if that serves.
     """
 
     def __init__(self, kernel: CudaKernel, shapes: Sequence[Shape]) -> None:
@@ -50,10 +55,7 @@ class CachedLaunch:
         ]
         self._alignments: Final = kernel.alignments
         self._pairs: Final = [
-            (i, j, self._may_be_one(i, j))
-            for i in range(self._count)
-            for j in range(self._count)
-            if i != j and buffers[i].written and not (buffers[j].written and j < i)
+            (i, j, self._may_be_one(i, j)) for i, j in tensor_call.overlaps(signature)
         ]
         bound: Scalars = {scalar.name: 0 for scalar in signature.free}
         calling.bind(signature, list(shapes), bound)
@@ -65,6 +67,13 @@ class CachedLaunch:
             for scalar in signature.free
         ]
         self._temporaries: Final = kernel.has_temporaries
+        self.quick: Callable[..., object] = self
+        self._compiled: TensorCall | None = None
+        if kernel.has_call:
+            counts = [math.prod(shape) for shape in shapes]
+            alike = [alike for _, _, alike in self._pairs]
+            self._compiled = TensorCall(kernel, counts, self._block, alike, self)
+            self.quick = self._compiled.function
 
     def _may_be_one(self, i: int, j: int) -> bool:
         """Whether written array `i` and read array `j` may be the same array."""
@@ -125,6 +134,8 @@ class CachedLaunch:
             kernel.start(block, taken, stream, again=not (brought or captured))
             if captured:
                 workspace(module.device, stream).release()
+        if self._compiled is not None and self._compiled.loaded():
+            self._compiled = None  # no later call comes here
         return True
 
     def _fit(self, addresses: Sequence[int], brought: Sequence[int]) -> bool:

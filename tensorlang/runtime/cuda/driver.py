@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections import deque
 from functools import cache
 from typing import Final
 
@@ -76,8 +75,44 @@ FUNCTIONS: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
-# the last kernels launched: their errors are reported asynchronously
-STARTED: Final[deque[str]] = deque(maxlen=4)
+MOST_NOTED: Final = 4  # a power of two
+
+
+class Started:
+    """The last kernels launched: their errors are reported asynchronously.
+
+    Attributes:
+        address: Of the count of launches, and the numbers of the last kernels: 8 bytes
+            each. Compiled code adds to them.
+    """
+
+    def __init__(self) -> None:
+        self._ring = (ctypes.c_int64 * (1 + MOST_NOTED))()
+        self._numbers: dict[str, int] = {}
+        self.address: Final = ctypes.addressof(self._ring)
+
+    def number(self, kernel: str) -> int:
+        """The number of a kernel of this name."""
+        return self._numbers.setdefault(kernel, len(self._numbers))
+
+    def note(self, kernel: str) -> None:
+        """Add a kernel that is launched."""
+        count = self._ring[0]
+        self._ring[1 + count % MOST_NOTED] = self.number(kernel)
+        self._ring[0] = count + 1
+
+    def clear(self) -> None:
+        """Forget all launches."""
+        self._ring[0] = 0
+
+    def names(self) -> list[str]:
+        """The last kernels launched, the latest one last."""
+        count, names = self._ring[0], list(self._numbers)
+        last = range(max(0, count - MOST_NOTED), count)
+        return [names[self._ring[1 + at % MOST_NOTED]] for at in last]
+
+
+STARTED: Final = Started()
 # processes that opened a GPU: this one, or an ancestor that forked
 OPENED_BY: Final[set[int]] = set()
 
@@ -136,9 +171,10 @@ def failed(what: str, code: int) -> DeviceError:
     lost = code in _LOST
     if lost:
         said += "; this process can no longer compute on that GPU, start a new one"
-        if STARTED and not blocking():
+        names = STARTED.names()
+        if names and not blocking():
             said += (
-                f". Last kernels launched: {', '.join(STARTED)}; with "
+                f". Last kernels launched: {', '.join(names)}; with "
                 "CUDA_LAUNCH_BLOCKING=1 the one that fails is named"
             )
     error = DeviceError(said)

@@ -20,10 +20,22 @@ _WORDS: Final = 1024  # kernels beyond these share the last one
 _MAPPED: Final = 2  # CU_MEMHOSTALLOC_DEVICEMAP
 
 
+class _Reports(ctypes.Structure):
+    """What was reported, for compiled code: words, and how many are in use."""
+
+    _fields_ = (("count", ctypes.c_int64), ("words", ctypes.c_void_p))
+
+
 class Faults:
-    """The words of a GPU, one for each of its kernels with checks."""
+    """The words of a GPU, one for each of its kernels with checks.
+
+    Attributes:
+        reports: The address of their count and address.
+    """
 
     def __init__(self, device: Device) -> None:
+        self._reports = _Reports()
+        self.reports: Final = ctypes.addressof(self._reports)
         self._device = device
         self._there = 0
         self._words: ctypes.Array[ctypes.c_int32] | None = None
@@ -40,7 +52,7 @@ class Faults:
         assert host.value
         ctypes.memset(host.value, 0, size)
         self._words = (ctypes.c_int32 * _WORDS).from_address(host.value)
-        self._there = there.value
+        self._there, self._reports.words = there.value, host.value
 
     def word(self, kernel: str) -> int:
         """The device address of a word for a kernel of this name."""
@@ -48,6 +60,7 @@ class Faults:
             self._allocate()
         if len(self._names) < _WORDS:
             self._names.append(kernel)
+            self._reports.count = len(self._names)
         return self._there + (len(self._names) - 1) * ctypes.sizeof(ctypes.c_int32)
 
     def look(self, asking: str = "") -> None:

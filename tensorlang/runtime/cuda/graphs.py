@@ -26,6 +26,12 @@ _THREAD_LOCAL: Final = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 _NON_BLOCKING: Final = 1  # CU_STREAM_NON_BLOCKING
 
 
+def may_pay(host: Data) -> bool:
+    """Whether a host program has so many launches that graphs may be worthwhile."""
+    loops = any(kind == "for" for kind, *_ in host["program"])
+    return loops or len(host["launches"]) >= FEWEST_LAUNCHES
+
+
 class Graphs:
     """A kernel's graphs, by the arguments of its calls.
 
@@ -38,9 +44,7 @@ class Graphs:
     """
 
     def __init__(self, device: Device, host: Data) -> None:
-        loops = any(kind == "for" for kind, *_ in host["program"])
-        many = loops or len(host["launches"]) >= FEWEST_LAUNCHES
-        self.pay = many and os.environ.get(VARIABLE) != "0"
+        self.pay = may_pay(host) and os.environ.get(VARIABLE) != "0"
         self._device = device
         self._seen: dict[Hashable, int | None] = {}
 

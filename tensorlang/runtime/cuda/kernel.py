@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from tensorlang.runtime.cuda import device as cuda_device
 from tensorlang.runtime.cuda import driver as cuda_driver
 from tensorlang.runtime.cuda import multi_tensor as cuda_multi_tensor
 from tensorlang.runtime.cuda import sets as cuda_sets
-from tensorlang.runtime.cuda import toolchain
+from tensorlang.runtime.cuda import tensor_call, toolchain
 from tensorlang.runtime.cuda import transfers as cuda_transfers
 from tensorlang.runtime.cuda.cached import CachedLaunch, LaunchCache
 from tensorlang.runtime.cuda.faults import Faults, faults_of
@@ -47,14 +47,16 @@ class CudaKernel(DeviceKernel):
         alignments: Required alignment of each array's address, in bytes.
         checks: Whether it may report faults.
         has_temporaries: Whether its launches pass temporary arrays on.
+        has_call: Whether calls with PyTorch tensors are compiled: `tensor_call`.
     """
 
     def __init__(self, artifact: Artifact, target: Target) -> None:
         super().__init__(artifact, target)
         self._host, self._code = launcher.unpacked(artifact.wrapper_code)
-        self.checks = any(["faults"] in x["args"] for x in self._host["launches"])
+        self.checks = tensor_call.reports(self._host)
         self.alignments: Sequence[int] = self._host["alignments"]
         self.has_temporaries = bool(launcher_text.temporaries(self._host))
+        self.has_call = tensor_call.serves(artifact.signature, self._host)
         self._cache = LaunchCache(self)
         self.launch = self._quick
         alone = not self.checks and not self.has_temporaries
@@ -83,10 +85,12 @@ class CudaKernel(DeviceKernel):
     @cached_property
     def launcher(self) -> launcher.Launcher:
         """The compiled host program, which starts all launches of a call."""
-        return launcher.Launcher(self.name, self._host, self._code)
+        return launcher.Launcher(
+            self.name, self._host, self._code, called=self.has_call
+        )
 
     @cached_property
-    def _encode(self) -> int:
+    def encode(self) -> int:
         """Address of `cuTensorMapEncodeTiled`; 0 if there are no tensor maps."""
         if not self.launcher.has_maps:
             return 0
@@ -136,9 +140,14 @@ class CudaKernel(DeviceKernel):
         return faults_of(self.module.device)
 
     @cached_property
-    def _word(self) -> int:
+    def word(self) -> int:
         """The device address where checks report; 0 without checks."""
         return self._faults.word(self.name) if self.checks else 0
+
+    @property
+    def reports(self) -> int:
+        """The address of what checks of all kernels have reported; 0 without checks."""
+        return self._faults.reports if self.checks else 0
 
     def look(self) -> None:
         """KernelError if checks of earlier calls have reported something."""
@@ -303,23 +312,32 @@ class CudaKernel(DeviceKernel):
         code = self.launcher(
             place,
             temporaries,
-            self._word,
+            self.word,
             module.table,
-            self._entry,
+            self.entry,
             stream,
-            self._encode,
+            self.encode,
         )
+        if code:
+            self.refused(code, place)
+        cuda_driver.STARTED.note(self.name)
+        if cuda_driver.blocking() and not cuda_driver.capturing(stream):
+            self._waited(stream)
+
+    def refused(self, code: int, place: int) -> NoReturn:
+        """Raise the error of a launch.
+
+        Args:
+            code: What the launcher returned.
+            place: The address of the argument block.
+        """
         if code == launcher_text.TOO_LARGE:
             raise DeviceError(
                 f"{self.name}: a launch has more blocks than a GPU allows; "
                 "compute in parts"
             )
-        if code:
-            error = cuda_driver.failed(f"{self.name}: starting a launch", code)
-            raise self._misfit(place) or error
-        cuda_driver.STARTED.append(self.name)
-        if cuda_driver.blocking() and not cuda_driver.capturing(stream):
-            self._waited(stream)
+        error = cuda_driver.failed(f"{self.name}: starting a launch", code)
+        raise self._misfit(place) or error
 
     def _misfit(self, place: int) -> ShapeError | None:
         """The error for a matrix whose rows no tensor map can have, if there is one."""
@@ -359,7 +377,7 @@ class CudaKernel(DeviceKernel):
             raise made from None
 
     @cached_property
-    def _entry(self) -> int:
+    def entry(self) -> int:
         """The address of `cuLaunchKernel`."""
         return cuda_driver.address_of("cuLaunchKernel")
 

@@ -15,8 +15,8 @@ X = RNG.normal(size=(4, 6)).astype(np.float32)
 STREAM = 31
 
 
-@pytest.fixture
-def torch(driver, fake, monkeypatch):
+@pytest.fixture(params=["by the exchange API", "by methods"])
+def torch(driver, fake, monkeypatch, request):
     """A PyTorch with tensors on a GPU, and with what kernels ask of them."""
 
     class Tensor(fake.Tensor):
@@ -38,7 +38,9 @@ def torch(driver, fake, monkeypatch):
         def stride(self):
             return tuple(s // 4 for s in np.empty(self.shape, np.float32).strides)
 
-    module = fake.torch_of(Tensor, STREAM, float32="torch.float32", int32="torch.int32")
+    types = {name: f"torch.{name}" for name in ("float32", "int32")}
+    exchange = request.param == "by the exchange API"
+    module = fake.torch_of(Tensor, STREAM, exchange=exchange, **types)
     module.empty = lambda shape, dtype, **_: Tensor(
         np.full(shape, 7, dtype.partition(".")[2])
     )

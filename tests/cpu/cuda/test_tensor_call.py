@@ -1,0 +1,166 @@
+# ruff: noqa: ARG001
+"""Compiled calls with PyTorch's own tensors, in host memory that plays the GPU's."""
+
+import numpy as np
+import pytest
+
+from tensorlang import build
+from tensorlang.errors import DeviceError, DTypeError, KernelError
+from tensorlang.ir import parse
+from tensorlang.runtime.arrays import dlpack
+from tensorlang.runtime.cuda import driver as cuda_driver
+from tensorlang.runtime.cuda.tensor_call import TensorCall
+
+torch = pytest.importorskip("torch")
+X = np.linspace(-1, 1, 60, dtype=np.float32)
+SLOW = "slow"
+SCALED = """
+def scaled(x: f32[n], y: Out[f32[n]], *, n: i64, by: f32, upon: i32):
+    for i in bound((n + 31) // 32, "block.x"):
+        for j in bound(32, "thread.x"):
+            if i * 32 + j < n:
+                y[i * 32 + j] = x[i * 32 + j] * by + cast(f32, upon)
+"""
+
+
+@pytest.fixture
+def here(driver, monkeypatch):
+    """A function that lets the GPU reach a tensor's memory."""
+    if dlpack.exchange(torch.Tensor) is None:
+        pytest.skip("this PyTorch has no exchange API")
+    monkeypatch.setattr(dlpack, "CUDA", dlpack.CPU)
+
+    def reached(tensor):
+        storage = tensor.untyped_storage()
+        driver.memory[storage.data_ptr()] = (storage, storage.nbytes())
+        return tensor
+
+    return reached
+
+
+@pytest.fixture
+def scaled(driver):
+    return build(parse(SCALED), "cuda", store=False)
+
+
+@pytest.fixture
+def call(scaled):
+    """The compiled call of 60 elements; what is left to the slow path is told."""
+    made = scaled.cached_launch([(60,), (60,)])
+    compiled = TensorCall(scaled, [60, 60], made._block, [True], lambda *_: SLOW)
+    assert compiled.function(1, 2, 3.0, 4) == SLOW  # before the kernel is loaded
+    assert compiled.loaded()
+    return compiled.function
+
+
+def test_contiguous_tensors_of_any_shape(here, call, driver):
+    driver.calls.clear()
+    for shape in ((60,), (3, 20), (5, 1, 12), (1, 60, 1)):
+        x = here(torch.tensor(X).reshape(shape))
+        y = here(torch.zeros(60))
+        assert call(x, y, 2.0, 3) is None
+        np.testing.assert_array_equal(y.numpy(), X * 2 + 3)
+    assert len(driver.launched) == 4
+    assert [call[0] for call in driver.calls] == ["cuCtxGetCurrent"] * 4
+
+
+def test_all_else_is_left_to_the_slow_path(here, call, driver):
+    x, y = here(torch.tensor(X)), here(torch.zeros(60))
+    square = here(torch.zeros(60, 60))
+    wide = here(torch.zeros(61))
+    for given in (
+        (x, y),
+        (x, y, 1.0, 2, 3),
+        (x.numpy(), y, 1.0, 2),
+        (x, None, 1.0, 2),
+        (square[:, 0], y, 1.0, 2),
+        (x.reshape(20, 3).t(), y, 1.0, 2),
+        (x.double(), y, 1.0, 2),
+        (x.to(torch.int32), y, 1.0, 2),
+        (x[1:], y, 1.0, 2),
+        (wide, y, 1.0, 2),
+        (torch.nn.Parameter(x), y, 1.0, 2),
+        (torch.zeros(60, device="meta"), y, 1.0, 2),  # the API reports an error
+        (x.to_sparse(), y, 1.0, 2),
+        (wide[:60], wide[1:], 1.0, 2),  # they overlap
+        (x, y, 1, 2),
+        (x, y, 1e300, 2),
+        (x, y, 1.0, 1 << 40),
+        (x, y, 1.0, 2.0),
+        (x, y, "1.0", 2),
+    ):
+        assert call(*given) == SLOW
+    assert driver.launched == []
+    assert call(x, x, 2.0, 0) is None  # elementwise: in place
+    np.testing.assert_array_equal(x.numpy(), X * 2)
+
+
+def test_the_context_of_the_gpu_is_current_at_a_launch(here, fake, call, driver):
+    x, y = here(torch.tensor(X)), here(torch.zeros(60))
+    driver.current = fake.OTHER_CONTEXT
+    call(x, y, 2.0, 3)
+    np.testing.assert_array_equal(y.numpy(), X * 2 + 3)
+    assert driver.current == fake.OTHER_CONTEXT
+    driver.fail["cuCtxPushCurrent_v2"] = 201
+    fake.NAMES[201] = "CUDA_ERROR_INVALID_CONTEXT"
+    with pytest.raises(DeviceError, match="CUDA_ERROR_INVALID_CONTEXT"):
+        call(x, y, 2.0, 3)
+
+
+def test_what_the_driver_refuses_is_raised(here, call, driver):
+    x, y = here(torch.tensor(X)), here(torch.zeros(60))
+    cuda_driver.STARTED.clear()
+    call(x, y, 2.0, 3)
+    driver.fail["cuLaunchKernel"] = 400
+    with pytest.raises(DeviceError, match="scaled: starting a launch failed: CUDA_ERR"):
+        call(x, y, 2.0, 3)
+    assert cuda_driver.STARTED.names() == ["scaled"] * 2
+    for _ in range(5):
+        cuda_driver.STARTED.note("other")
+    assert cuda_driver.STARTED.names() == ["other"] * 4
+
+
+def test_a_call_becomes_compiled_when_it_has_run(here, scaled, driver, monkeypatch):
+    known = scaled.cached_launch([(60,), (60,)])
+    x, y = here(torch.tensor(X)), here(torch.zeros(60))
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda _: 0)
+    monkeypatch.setattr("tensorlang.runtime.cuda.cached.stream_of", lambda _: 0)
+    ran = []
+    monkeypatch.setattr(
+        known, "run", lambda *given, run=known.run: ran.append(run(*given))
+    )
+    known.quick(x, y, 2.0, 3)
+    assert ran == [True]
+    known.quick(x, y, 4.0, 5)
+    assert ran == [True]
+    np.testing.assert_array_equal(y.numpy(), X * 4 + 5)
+    known.quick(x, y, 4, 5)  # a whole number, for a float
+    assert ran == [True] * 2
+    with pytest.raises(DTypeError, match="by must be a number"):
+        known.quick(x, y, "four", 5)
+
+
+def test_reported_faults_are_raised_by_the_next_call(here, driver, monkeypatch):
+    kernel = build(
+        parse("""
+def checked(x: i32[n], y: Out[i32[n]], *, n: i64):
+    for i in bound(n, "block.x"):
+        evaluate(check(x[i] >= i32(0), 7))
+        y[i] = x[i]
+"""),
+        "cuda",
+        store=False,
+    )
+    known = kernel.cached_launch([(3,), (3,)])
+    compiled = TensorCall(kernel, [3, 3], known._block, [True], known)
+    assert compiled.loaded()
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda _: 0)
+    monkeypatch.setattr("tensorlang.runtime.cuda.cached.stream_of", lambda _: 0)
+    right, wrong = (here(torch.tensor([1, n, 3], dtype=torch.int32)) for n in (2, -2))
+    y = here(torch.zeros(3, dtype=torch.int32))
+    compiled.function(right, y)
+    compiled.function(wrong, y)
+    with pytest.raises(KernelError, match="checked reported fault 7 in an earlier"):
+        compiled.function(right, y)
+    compiled.function(right, y)
+    assert y.tolist() == [1, 2, 3]
