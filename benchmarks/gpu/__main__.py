@@ -50,6 +50,8 @@ _RING = {"tests/cuda/test_hopper.py -k ring": 30}  # in one process
 _FIRST_TESTS = {"tests/cuda/test_runtime.py tests/cuda/test_arrays.py": 120}
 _TESTS = {"tests/cuda": 500, "tests/targets": 400}
 _PASSED = r"\d+ passed"  # else all were skipped
+_FAILED_TESTS = r"(?m)^.*\b(?:FAILED|ERROR) +(\S+::\S+)"  # as `-v` names them at once
+_MOST_WORKERS = 16  # processes on the GPU
 _ONE_TEST = 120  # seconds, where pytest-timeout is installed
 _CODE = re.compile(rb'"sizes": ?{"cubin": ?\d+}')  # a cache entry of machine code
 _MOST_CODE = 8 << 20  # bytes of machine code in the archive
@@ -121,10 +123,7 @@ def _all(run: Run, given: argparse.Namespace) -> None:
     run.reserved = min(given.budget, given.limit / 3)
     if not given.only:
         run.run(Step("doctor", [*_TLANG, "doctor"], 60, again=True))
-        for kind in KINDS:
-            first = python("-m", "benchmarks.gpu.first", kind)
-            plain, limit = re.sub(r"\W+", "_", kind), _slower(30, given)
-            run.run(Step(f"first {kind}", first, limit, f"first/{plain}.json"))
+        run.run_all(_first(kind, given) for kind in KINDS)
         _tests(run, _RING, given)
     plan = _planned(run, given)
     heavy = [name for name, work in plan.items() if work["weight"] > 1]
@@ -150,6 +149,13 @@ def _all(run: Run, given: argparse.Namespace) -> None:
             _measure(run, name, given, "tuned", rounds=given.rounds)
     if not (given.only or given.rehearse):
         _tests(run, _TESTS, given)
+
+
+def _first(kind: str, given: argparse.Namespace) -> Step:
+    """A tiny kernel: they run side by side, as each takes a process to start."""
+    command, limit = python("-m", "benchmarks.gpu.first", kind), _slower(60, given)
+    plain = re.sub(r"\W+", "_", kind)
+    return Step(f"first {kind}", command, limit, f"first/{plain}.json")
 
 
 def _prepared(run: Run, site: Path, work: Path, given: argparse.Namespace) -> bool:
@@ -201,11 +207,11 @@ def _machine(run: Run, found: str) -> None:
 
 def _tests(run: Run, tests: Mapping[str, float], given: argparse.Namespace) -> None:
     """Run tests that need the device."""
-    options = ["-q", "--maxfail=20", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
+    options = ["-v", "--maxfail=20", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
     options += ["--ptx"] if given.rehearse else []
     if find_spec("pytest_timeout"):  # from a thread: the driver hears no signals
         options += ["--timeout", str(_ONE_TEST), "--timeout-method", "thread"]
-    workers = str(max(2, min(8, (os.cpu_count() or 4) // 2)))
+    workers = str(max(2, min(_MOST_WORKERS, os.cpu_count() or 4)))  # they compile
     options += ["-n", workers] if find_spec("xdist") and tests is not _RING else []
     for places, seconds in tests.items():
         chosen = [
@@ -213,7 +219,8 @@ def _tests(run: Run, tests: Mapping[str, float], given: argparse.Namespace) -> N
             for word in places.split()
         ]
         command = python("-m", "pytest", *options, *chosen)
-        run.run(Step(places, command, _slower(seconds, given), proof=_PASSED))
+        limit = _slower(seconds, given)
+        run.run(Step(places, command, limit, proof=_PASSED, tells=_FAILED_TESTS))
 
 
 def _slower(seconds: float, given: argparse.Namespace) -> float:

@@ -1,9 +1,9 @@
-"""Sequential steps, each in a separate process with a time limit.
+"""Steps, each in a separate process with a time limit, one by one or side by side.
 
-Output goes to OUT/log.txt while it is made, the result to one line and to
-OUT/state.json, from which the same command resumes. A failed or timed-out step does not
-affect others. Files are replaced atomically: a killed run leaves the previous ones, and
-no process of a step outlives it.
+Output goes to a file in OUT while it is made, and then to the end of OUT/log.txt, the
+result to one line and to OUT/state.json, from which the same command resumes. A failed
+or timed-out step does not affect others. Files are replaced atomically: a killed run
+leaves the previous ones, and no process of a step outlives it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 DONE, FAILED = "done", "failed"
+_WIDTH = 200
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
@@ -36,6 +37,7 @@ class Step:
         output: File below OUT for the last line that it prints, if any.
         again: Whether later runs repeat it.
         proof: A pattern in the output without which nothing was done.
+        tells: A pattern with a group, which is printed for each match in the output.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Step:
     output: str = ""
     again: bool = False
     proof: str = ""
+    tells: str = ""
 
 
 @dataclass
@@ -80,46 +83,39 @@ class Run:
 
     def run(self, step: Step) -> bool:
         """Run a step unless it was done; return whether it is done now."""
-        if self.state.get(step.name) == DONE and not step.again:
-            print(f"{step.name}: done before", flush=True)
-            return True
-        limit = min(step.limit, self.left - self.reserved)
-        if limit <= 1:
-            return self._told(step, "no time left", 0.0)
-        begun = time.monotonic()
-        said, problem = self._ended(step, limit)
+        return self.run_all([step])
+
+    def run_all(self, steps: Iterable[Step]) -> bool:
+        """Run those steps that were not done side by side; return whether all are."""
+        running = []
+        try:
+            for step in steps:
+                if self.state.get(step.name) == DONE and not step.again:
+                    print(f"{step.name}: done before", flush=True)
+                    continue
+                running.append(_Running(step, self._limit(step), self))
+            ended = [self._ended(each) for each in running]
+            return all(ended)
+        finally:
+            for each in running:
+                each.kill()
+
+    def _limit(self, step: Step) -> float:
+        """The seconds that a step has from now on."""
+        return min(step.limit, self.left - self.reserved)
+
+    def _ended(self, running: _Running) -> bool:
+        """Wait for a step's process, and keep what it said."""
+        step = running.step
+        said, problem = running.waited()
+        told = re.findall(step.tells, said) if step.tells else ()
+        for line in dict.fromkeys(told):
+            print(f"  {line[:_WIDTH]}", flush=True)
         if not problem and not re.search(step.proof, said):
             problem = f"FAILED, not {step.proof!r}: {_last(said)[:200]}"
         if not problem and step.output:
             problem = self._kept(step, said)
-        return self._told(step, problem, time.monotonic() - begun)
-
-    def _ended(self, step: Step, limit: float) -> tuple[str, str]:
-        """The output of the step's process, and its error."""
-        path = self.out / "log.txt"
-        with path.open("ab") as log:
-            log.write(f"\n===== {step.name}: {' '.join(step.command)}\n".encode())
-            log.flush()
-            begin = log.tell()
-            process = subprocess.Popen(  # noqa: S603 - our own arguments
-                step.command,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=dict(self.environment),
-                start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 - single-threaded
-            )
-        problem = ""
-        try:
-            process.wait(limit)
-        except subprocess.TimeoutExpired:
-            problem = f"not done after {limit:.0f} s"
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        said = path.read_bytes()[begin:].decode(errors="replace")
-        return said, problem or _problem(process.returncode, said)
+        return self._told(step, problem, running.seconds)
 
     def _kept(self, step: Step, said: str) -> str:
         """Store the last line, which is JSON; return the error, if any."""
@@ -139,6 +135,59 @@ class Run:
         print(f"{step.name}: {problem or 'done'} ({seconds:.0f} s)", flush=True)
         self.ended()
         return not problem
+
+
+class _Running:
+    """A step's process, if there is time for one.
+
+    It writes to a file of its own in OUT, which is moved to the end of OUT/log.txt.
+    """
+
+    def __init__(self, step: Step, limit: float, of: Run) -> None:
+        self.step, self._limit, self._log = step, limit, of.out / "log.txt"
+        plain = re.sub(r"\W+", "_", step.name)
+        self._path = of.out / f"{plain}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._begun = time.monotonic()
+        if limit > 1:
+            with self._path.open("wb") as log:
+                self._process = subprocess.Popen(  # noqa: S603 - our own arguments
+                    step.command,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=dict(of.environment),
+                    start_new_session=True,
+                    preexec_fn=_end_with_parent,  # noqa: PLW1509 - single-threaded
+                )
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the process was started."""
+        return time.monotonic() - self._begun if self._process else 0.0
+
+    def waited(self) -> tuple[str, str]:
+        """The output of the process, which has ended or is ended, and its error."""
+        if self._process is None:
+            return "", "no time left"
+        problem = ""
+        try:
+            self._process.wait(max(0.0, self._limit - self.seconds))
+        except subprocess.TimeoutExpired:
+            problem = f"not done after {self._limit:.0f} s"
+        self.kill()
+        said = self._path.read_bytes()
+        with self._log.open("ab") as log:
+            command = " ".join(self.step.command)
+            log.write(f"\n===== {self.step.name}: {command}\n".encode() + said)
+        self._path.unlink()
+        told = said.decode(errors="replace")
+        return told, problem or _problem(self._process.returncode, told)
+
+    def kill(self) -> None:
+        """End the process and its children, if it still runs."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
 
 def replace(path: Path, text: str) -> None:
