@@ -16,6 +16,7 @@ import numpy as np
 
 from tensorlang.frozen import frozen
 from tensorlang.ops.spec.indices import Explained
+from tensorlang.runtime import tensor_facts
 from tensorlang.runtime.arrays import host_arrays
 from tensorlang.runtime.arrays.device_arrays import row_major
 
@@ -82,13 +83,12 @@ class Result:
             self.shape, self.strides, dtype=self.dtype, device=self.device
         )
 
-    def fits(self, torch: Any, out: Any) -> bool:
-        """Whether a caller's `out` is as a fresh one."""
+    def fits(self, out: Any) -> bool:
+        """Whether a caller's tensor is as a fresh one."""
         return bool(
-            type(out) is torch.Tensor
-            and out.shape == self.shape
+            out.shape == self.shape
             and out.dtype is self.dtype
-            and not out.requires_grad
+            and out.device == self.device
         )
 
 
@@ -108,19 +108,6 @@ class Repeated:
     single: bool
     check: Callable[[Sequence[Any]], None] | None
 
-    def outs(self, torch: Any, out: Any) -> tuple[Any, ...] | None:
-        """The tensors of the results: `out`, or fresh ones; None if it may not fit."""
-        if out is None:
-            return tuple([result.fresh(torch) for result in self.results])
-        outs = (out,) if self.single else out
-        if type(outs) is not tuple or len(outs) != len(self.results):
-            return None
-        for result, each in zip(self.results, outs, strict=True):
-            if not result.fits(torch, each):
-                return None
-        host_arrays.incremented(outs)
-        return outs
-
 
 def repeated(  # noqa: PLR0917 - as `tensors.call`
     op: Operator,
@@ -134,7 +121,8 @@ def repeated(  # noqa: PLR0917 - as `tensors.call`
     torch = sys.modules.get("torch")
     if torch is None:
         return None
-    key = _key(torch, arrays, target, attributes, out)
+    outs = _outs(out)
+    key = _key(torch, (*arrays, *outs), attributes, target, out)
     try:
         found: Repeated | None = None if key is None else op.kernels.get(key)
     except TypeError:  # an unhashable fact: the slow path raises the error
@@ -143,9 +131,10 @@ def repeated(  # noqa: PLR0917 - as `tensors.call`
         return None
     if found.check is not None:
         found.check(scalars)
-    outs = found.outs(torch, out)
-    if outs is None:
-        return None
+    if outs:
+        host_arrays.incremented(outs)
+    else:
+        outs = tuple([result.fresh(torch) for result in found.results])
     shown = outs[0] if found.single else outs
     return found.launch, (*arrays, *outs, *scalars), shown
 
@@ -165,50 +154,75 @@ def remembered(  # noqa: PLR0917 - as `repeated`
         The launch; None if such calls are not repeatable.
     """
     torch = sys.modules.get("torch")
-    key = None if torch is None else _key(torch, arrays, target, attributes, out)
+    given = (*arrays, *_outs(out))
+    key = None if torch is None else _key(torch, given, attributes, target, out)
     explained = ready.launch if type(ready.launch) is Explained else None
     kernel = op.built(explained.kernel if explained else ready.launch)
     serves = ready.results and not ready.keys and hasattr(kernel, "cached_launch")
-    if key is None or not serves:
+    single = ready.single is not None
+    if key is None or not serves or (single and type(out) is tuple):
         return None
-    like = next(each for each in (*arrays, out) if type(each) is not np.ndarray)
-    results = []
-    for shape, _, dtype in ready.results:
-        kind = getattr(torch, dtype.name, None)
-        if kind is None:
-            return None
-        strides = tuple(step // dtype.itemsize for step in row_major(shape, dtype))
-        results.append(Result(shape, strides, kind, like.device))
+    like = next(each for each in given if type(each) is not np.ndarray)
+    results = _results(torch, ready, like.device)
+    if results is None or (out is not None and not _fit(results, _outs(out))):
+        return None
     shapes = [
         tuple(array.shape) if canonical is None else canonical
         for array, canonical in zip(arrays, ready.inputs, strict=True)
     ]
     known = kernel.cached_launch([*shapes, *(inner for _, inner, _ in ready.results)])
     launch = replace(explained, kernel=known.quick) if explained else known.quick
-    single = ready.single is not None
-    op.kernels[key] = Repeated(launch, tuple(results), single, ready.check)
+    op.kernels[key] = Repeated(launch, results, single, ready.check)
     return repeated(op, arrays, attributes, scalars, target, out)
+
+
+def _results(torch: Any, ready: Ready, device: Any) -> tuple[Result, ...] | None:
+    """The results of a call; None if PyTorch lacks the type of one."""
+    found = []
+    for shape, _, dtype in ready.results:
+        kind = getattr(torch, dtype.name, None)
+        if kind is None:
+            return None
+        strides = tuple(step // dtype.itemsize for step in row_major(shape, dtype))
+        found.append(Result(shape, strides, kind, device))
+    return tuple(found)
+
+
+def _fit(results: Sequence[Result], outs: Sequence[Any]) -> bool:
+    """Whether the caller's tensors are as the results."""
+    pairs = zip(results, outs, strict=False)
+    return len(results) == len(outs) and all(one.fits(out) for one, out in pairs)
+
+
+def _outs(out: Any) -> tuple[Any, ...]:
+    """The tensors that a call is given for its results."""
+    return () if out is None else out if type(out) is tuple else (out,)
 
 
 def _key(
     torch: Any,
-    arrays: Sequence[Any],
-    target: object,
+    given: Sequence[Any],
     attributes: Mapping[str, object],
-    out: Any,
-) -> Hashable | None:
+    target: object,
+    out: object,
+) -> tuple[object, ...] | None:
     """The cache key of a call; None if an array is not a tensor that is served."""
-    tensor = torch.Tensor
-    found: list[object] = [target, *attributes.values()]
+    facts = tensor_facts.reader(torch)(*given) or _facts(torch, given)
+    return None if facts is None else (target, type(out), *attributes.values(), facts)
+
+
+def _facts(torch: Any, given: Sequence[Any]) -> Hashable | None:
+    """Facts of tensors and NumPy arrays; None if there is no tensor, or another one."""
+    found: list[object] = []
     tensors = False
-    for array in arrays:
-        if type(array) is tensor and not (array.requires_grad or array.is_nested):
+    for array in given:
+        if type(array) is torch.Tensor:
+            if array.requires_grad or array.is_nested:
+                return None
             found += (array.shape, array.dtype, array.get_device())
             tensors = True
         elif type(array) is np.ndarray and array.ndim == 1 and array.flags.c_contiguous:
             found += (array.shape, array.dtype, None)  # such as the words of a key
         else:
             return None
-    if not tensors:  # the results tell where to compute
-        return None if out is None else _key(torch, [out], (*found,), {}, None)
-    return tuple(found)
+    return tuple(found) if tensors else None

@@ -644,13 +644,12 @@ def exchange_of(stream: int) -> object:
 
     def describe(tensor, place):
         try:
-            address, dtype = tensor.data_ptr(), np.dtype(tensor.dtype.split(".")[-1])
-            sizes, steps = tensor.shape, tensor.stride()
+            kind = dlpack.type_number(np.dtype(tensor.dtype.split(".")[-1]))
+            address, sizes, steps = tensor.data_ptr(), tensor.shape, tensor.stride()
         except Exception:  # as a library would report it
             return -1
         tensor.described = [(ctypes.c_int64 * 8)(*each) for each in (sizes, steps)]
         shape, strides = map(ctypes.addressof, tensor.described)
-        kind = dlpack.type_number(dtype)
         words = (ctypes.c_int32 * 4)(dlpack.CUDA, tensor.get_device(), len(sizes), kind)
         ctypes.memmove(place + 8, words, 16)
         rest = (ctypes.c_uint64 * 3)(shape, strides, 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -50,12 +50,15 @@ def written(values: Iterable[object]) -> None:
 
 
 def incremented(tensors: tuple[torch.Tensor, ...]) -> None:
-    """Bump the version counters of PyTorch tensors; privately if possible, in half."""
-    torch = sys.modules["torch"]
-    try:
-        torch._C._increment_version(tensors)  # noqa: SLF001 - fast
-    except AttributeError:
-        torch.autograd.graph.increment_version(tensors)
+    """Bump the version counters of PyTorch tensors, by its fast private function."""
+    _increment(sys.modules["torch"])(tensors)
+
+
+@cache
+def _increment(torch: ModuleType) -> Callable[[tuple[torch.Tensor, ...]], None]:
+    public = torch.autograd.graph.increment_version
+    made: Callable[..., None] = getattr(torch._C, "_increment_version", public)  # noqa: SLF001 - fast
+    return made
 
 
 def view(value: object, name: str) -> Array:

@@ -11,11 +11,11 @@ import ctypes
 import math
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang.runtime import calling
+from tensorlang.runtime import calling, tensor_facts
 from tensorlang.runtime.arrays.device_arrays import DeviceArray
 from tensorlang.runtime.arrays.foreign_arrays import as_placed
 from tensorlang.runtime.arrays.host_arrays import Foreign
@@ -187,9 +187,16 @@ class LaunchCache:
         self._written = [spec.written for spec in kernel.signature.buffers]
         self._here = ("cuda", kernel.target.index)
         self._cache: dict[Hashable, CachedLaunch] = {}
+        self._of_tensors: dict[bytes, Callable[..., object]] = {}
 
     def call(self, args: Sequence[Foreign]) -> bool:
         """Make a call; False, with nothing done, if it needs the slow path."""
+        facts = self._facts(args)
+        if facts is not None:
+            quick = self._of_tensors.get(facts)
+            if quick is not None:
+                quick(*args)
+            return quick is not None
         key = self.key(args)
         known = None if key is None else self._cache.get(key)
         if known is None:
@@ -216,13 +223,23 @@ class LaunchCache:
         stream = stream or cuda_driver.LEGACY
         return known.run(addresses, args[self._count :], stream, brought)
 
-    def keep(self, key: Hashable, shapes: Sequence[Shape]) -> None:
+    def keep(self, args: Sequence[Foreign], shapes: Sequence[Shape]) -> None:
         """Cache a call that took the slow path and used its arrays in place."""
-        if key in self._cache:
-            return  # cached already: these arrays are misaligned or overlap
-        if len(self._cache) >= _MOST_KEPT:
-            self._cache.clear()
-        self._cache[key] = CachedLaunch(self._kernel, shapes)
+        facts = self._facts(args)
+        if facts is not None:
+            made = CachedLaunch(self._kernel, shapes)
+            _add(self._of_tensors, facts, made.quick)
+            return
+        key = self.key(args)
+        if key is not None and key not in self._cache:  # else misaligned, or an overlap
+            _add(self._cache, key, CachedLaunch(self._kernel, shapes))
+
+    def _facts(self, args: Sequence[Foreign]) -> bytes | None:
+        """What is common to such calls if all arrays are PyTorch tensors, else None."""
+        torch = sys.modules.get("torch")
+        if torch is None or len(args) != self._arity:
+            return None
+        return tensor_facts.reader(torch)(*args[: self._count])
 
     def key(self, args: Sequence[Foreign]) -> Hashable:
         """The cache key; None if some argument needs the slow path."""
@@ -252,3 +269,10 @@ class LaunchCache:
                 return None
             found.append((kind, array.shape, array.dtype))
         return tuple(found)
+
+
+def _add(cache: dict[Any, Any], key: Hashable, value: object) -> None:
+    """Add to a cache, which forgets all before it grows too large."""
+    if len(cache) >= _MOST_KEPT:
+        cache.clear()
+    cache[key] = value

@@ -205,12 +205,7 @@ class CudaKernel(DeviceKernel):
         if waited and self.checks:
             self._faults.look(self.name)
         if not call.back:
-            self._remember(args, call)
-
-    def _remember(self, args: Sequence[object], call: calling.Call) -> None:
-        key = self._cache.key(args)
-        if key is not None:
-            self._cache.keep(key, [array.shape for array in call.arrays])
+            self._cache.keep(args, [array.shape for array in call.arrays])
 
     def _each(self, *given: Any) -> bool:
         """Update sets of PyTorch tensors; False if they do not qualify.

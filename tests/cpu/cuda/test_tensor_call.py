@@ -7,6 +7,7 @@ import pytest
 from tensorlang import build
 from tensorlang.errors import DeviceError, DTypeError, KernelError
 from tensorlang.ir import parse
+from tensorlang.runtime import tensor_facts
 from tensorlang.runtime.arrays import dlpack
 from tensorlang.runtime.cuda import driver as cuda_driver
 from tensorlang.runtime.cuda.tensor_call import TensorCall
@@ -164,3 +165,19 @@ def checked(x: i32[n], y: Out[i32[n]], *, n: i64):
         compiled.function(right, y)
     compiled.function(right, y)
     assert y.tolist() == [1, 2, 3]
+
+
+def test_facts_tell_calls_apart():
+    read = tensor_facts.reader(torch)
+    x = torch.zeros(3, 4)
+    assert read(x) == read(torch.ones(3, 4)) == read(x.t().contiguous().t())
+    apart = [(x,), (x, x), (x.double(),), (x[:2],), (x[None],), (x[0],), (x[0, 0],), ()]
+    apart += [(x.reshape(2, 6),), (x, x[0]), (x[0], x), (x.int(),), (x.bfloat16(),)]
+    assert len({read(*tensors) for tensors in apart}) == len(apart)
+    others = [x.numpy(), torch.nn.Parameter(x), torch.zeros(3, requires_grad=True)]
+    others += [torch.zeros(3, device="meta"), x.to_sparse(), None]
+    others += [torch.zeros((1,) * 40)] * 4
+    for n, other in enumerate(others[:-4]):
+        assert read(x, other) is None, n
+    assert read(*others[-2:]) is not None
+    assert read(*others[-4:]) is None  # more than it has room for
