@@ -15,11 +15,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Final, get_origin
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError
+from tensorlang.once import cached_property
 from tensorlang.ops.elementwise import seed_name
 from tensorlang.ops.operator import Body, Operator, Shapes
 from tensorlang.ops.spec import signature

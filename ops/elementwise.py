@@ -19,10 +19,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from tensorlang import ir
+from tensorlang.once import cached_property
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec import signature
 from tensorlang.ops.spec.decorator_options import decorator

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, Final
 
 from tensorlang import ir
 from tensorlang.errors import OperatorError, ShapeError
+from tensorlang.once import cached_property
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec import signature
 from tensorlang.ops.spec.decorator_options import decorator

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from tensorlang import ir, lazy, targets
 from tensorlang.errors import OperatorError, TensorlangError
 from tensorlang.forking import FIRST_CALLS
+from tensorlang.once import cached_property
 from tensorlang.ops import registry
 from tensorlang.ops.algorithms import DIRECT, Algorithm, Define
 from tensorlang.ops.calls import binding, call_signature

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -24,6 +23,7 @@ import numpy as np
 from tensorlang import ir, runtime
 from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.frozen import frozen
+from tensorlang.once import cached_property
 from tensorlang.ops.calls.dispatch import Nowhere
 from tensorlang.ops.calls.update_checks import Sets, kinds_of, of_one_shape
 from tensorlang.ops.operator import Body, Operator

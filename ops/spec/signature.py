@@ -49,7 +49,6 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -69,6 +68,7 @@ import numpy as np
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError
 from tensorlang.frozen import frozen
+from tensorlang.once import cached_property
 from tensorlang.ops.spec.promotion import promoted
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
@@ -15,6 +14,7 @@ from tensorlang import lazy
 from tensorlang.errors import ArgumentError, DeviceMemoryError, KernelError
 from tensorlang.frozen import frozen
 from tensorlang.notebooks import LANGUAGES, card
+from tensorlang.once import cached_property
 from tensorlang.runtime.arrays import host_arrays as arrays
 from tensorlang.runtime.arrays.outputs import output_maker
 from tensorlang.runtime.signature import Signature

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.operations import INTEGERS
+from tensorlang.once import cached_property
 
 Scalars: TypeAlias = "dict[str, Any]"  # by name; integers if they are dimensions
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"

@@ -10,12 +10,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError
+from tensorlang.once import cached_property
 from tensorlang.runtime.arrays.host_arrays import Array, Foreign
 
 Shape: TypeAlias = tuple[int, ...]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tensorlang import lazy
+from tensorlang.once import cached_property
 from tensorlang.runtime import calling
 from tensorlang.runtime.cpu import llvm, pool, wrapper
 from tensorlang.runtime.kernel import Artifact, Kernel, never

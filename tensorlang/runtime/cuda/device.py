@@ -7,11 +7,11 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from functools import cache, cached_property
 from typing import Final
 
 from tensorlang import nvidia
 from tensorlang.errors import DeviceError, DeviceMemoryError
+from tensorlang.once import cache, cached_property
 from tensorlang.runtime.cuda import driver as cuda_driver
 
 # CUmemPoolProps: allocation type, handle types, location type and id, ...

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from functools import cache
 from typing import Final
 
 from tensorlang.errors import DeviceError, DeviceMemoryError
+from tensorlang.once import cache
 
 LEGACY: Final = 0  # the legacy default stream, as in PyTorch
 _NEVER_CAPTURED: Final = (LEGACY, 1)  # 1 is its other name

@@ -9,10 +9,10 @@ that GPU, or when an array is fetched from there.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from typing import Final
 
 from tensorlang.errors import KernelError
+from tensorlang.once import cache
 from tensorlang.runtime.cuda import driver as cuda_driver
 from tensorlang.runtime.cuda.device import Device
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DeviceError, ShapeError, TargetError
+from tensorlang.once import cached_property
 from tensorlang.runtime import calling, host_program
 from tensorlang.runtime.arrays.device_arrays import DeviceArray
 from tensorlang.runtime.arrays.foreign_arrays import as_placed

@@ -14,12 +14,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from tensorlang.errors import CodegenError, TargetError
+from tensorlang.once import cache
 
 REMEDY: Final = "pip install 'tensorlang[cuda-compile]', or set CUDA_HOME to a toolkit"
 OPTIONS: Final = ("--std=c++17", "--fmad=false", "--device-int128")

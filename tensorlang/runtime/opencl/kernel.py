@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DeviceError, TargetError
 from tensorlang.ir.dtypes import DType
+from tensorlang.once import cached_property
 from tensorlang.runtime import calling
 from tensorlang.runtime.arrays.device_arrays import DeviceArray, PlacedArray
 from tensorlang.runtime.arrays.foreign_arrays import as_placed
