@@ -4,17 +4,18 @@ for i in range(128):                                    bulk_copy(full[s], to[s,
     for j in range(64):                          ->         from[0, 0], r, c, ...)
         to[s, i, j] = from[r + i, c + j]
 
-A tile of several swizzled ones, side by side, takes a copy for each. In an array of up
-to five dimensions, a tile has one index along all but two, as in a batch of matrices.
+A tile of several swizzled ones, side by side, takes a copy for each. Arrays have up to
+five dimensions. The rows of a tile may be a box of several of them, such as lines and
+columns of an image; along other dimensions it has one index, as in a batch of matrices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import reduce
 from itertools import product
 from math import prod
-from operator import add
+from operator import add, mul
 
 from tensorlang.codegen.hopper.effects import COPY, moved
 from tensorlang.codegen.hopper.layouts import (
@@ -28,8 +29,8 @@ from tensorlang.errors import CodegenError
 from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.simplification.conditions import conjuncts
 from tensorlang.ir.simplification.simplify import simplify
+from tensorlang.ir.simplification.zero_fill import filled, without_lets
 from tensorlang.machine.gpus import MAPPED
 
 _LARGEST = 256  # rows or columns of a box
@@ -43,7 +44,7 @@ class Copy:
         to: The start of the tile in shared memory.
         source: The start of the array.
         corner: The start of the tile in it, by dimension.
-        box: Extents of the tile, by dimension; they are rows, columns and ones.
+        box: Extents of the tile, by dimension.
         swizzle: Its span in bytes.
     """
 
@@ -79,119 +80,96 @@ def _copies(stmt: ir.Stmt) -> list[Copy]:
     while isinstance(body, ir.For):
         loops.append(body)
         body = body.body
-    source = _source(body.value) if isinstance(body, ir.Store) else None
-    if not isinstance(body, ir.Store) or source is None or body.mask is not None:
+    store = without_lets(body)
+    source = filled(store.value) if isinstance(store, ir.Store) else None
+    if not isinstance(store, ir.Store) or source is None or store.mask is not None:
         raise _no_copy(stmt, "it is not a nest around one store of a load")
-    to = ir.Load(body.buffer, body.indices)
+    to = ir.Load(store.buffer, store.indices)
     ranked = source.buffer.ndim in MAPPED
-    if len(loops) != 2 or not ranked or source.mask is not None:
+    if len(loops) < 2 or not ranked or source.mask is not None:
         raise _no_copy(stmt, "it does not copy a tile by rows and columns")
     if source.buffer.scope != "global" or to.buffer.scope != "shared":
         raise _no_copy(stmt, "it does not go from global to shared memory")
-    i, j = (loop.var for loop in loops)
-    if to.indices[-2:] != (i, j) or free_vars(to) & {i, j} != {i, j}:
+    if to.indices[-2:] != (row_of(loops[:-1]), loops[-1].var):
         raise _no_copy(stmt, "it does not fill a tile by rows")
-    return _placed(stmt, to, source, (i, j), tuple(loop.extent for loop in loops))
+    return _placed(stmt, to, source, loops)
 
 
-def _source(value: ir.Expr) -> ir.Load | None:
-    """The load that a value copies; zero only where it is outside of its buffer.
-
-    `select(i < n, x[min(i, n - 1), j], 0)` is `x[i, j]`: bulk copies fill the outside.
-    """
-    if isinstance(value, ir.Load):
-        return value
-    if not isinstance(value, ir.Select) or not isinstance(value.a, ir.Load):
-        return None
-    load = value.a
-    if value.b != ir.Const(0, value.dtype):
-        return None
-    pairs = zip(load.indices, load.buffer.shape, strict=True)
-    at = tuple(_unclamped(index, extent) for index, extent in pairs)
-    tests = [
-        index < extent for index, extent in zip(at, load.buffer.shape, strict=True)
-    ]
-    held = all(test in tests for test in conjuncts(value.cond))
-    return replace(load, indices=at) if held else None
-
-
-def _unclamped(index: ir.Expr, extent: ir.Expr) -> ir.Expr:
-    match index:
-        case ir.Binary(op="min", a=at, b=last) if last == simplify(extent - 1):
-            return at
-    return index
+def row_of(loops: Sequence[ir.For]) -> ir.Expr:
+    """The row of a tile that loops are at, of which they count the digits."""
+    row: ir.Expr = ir.as_expr(0)
+    for loop in loops:
+        row = row * loop.extent + loop.var
+    return simplify(row)
 
 
 def _placed(
-    stmt: ir.Stmt,
-    to: ir.Load,
-    source: ir.Load,
-    loops: tuple[ir.Var, ir.Var],
-    counts: tuple[ir.Expr, ...],
+    stmt: ir.Stmt, to: ir.Load, source: ir.Load, loops: Sequence[ir.For]
 ) -> list[Copy]:
-    found = corner_of(source.indices, loops)
+    found = corner_of(source.indices, [loop.var for loop in loops])
     if found is None:
-        raise _no_copy(stmt, "it does not read a tile by rows")
-    corner, row = found
+        raise _no_copy(stmt, "it does not read a box by rows")
+    corner, dims = found
     shape, swizzle = extents(to.buffer), swizzle_of(to.buffer)
-    if shape is None or counts != tuple(to.buffer.shape[-2:]):
+    counts = [loop.extent for loop in loops]
+    rows = simplify(reduce(mul, counts[:-1]))
+    if shape is None or (rows, counts[-1]) != tuple(to.buffer.shape[-2:]):
         raise _no_copy(stmt, "it does not fill all of its tile")
+    sizes = [int(count.value) for count in counts if isinstance(count, ir.Const)]
     tile = shape[-2:]
-    if swizzle is None and is_paneled(to.buffer):
-        tile, swizzle = (TILE, TILE), SWIZZLES[0]
+    if swizzle is None and is_paneled(to.buffer) and len(loops) == 2:
+        tile, swizzle, sizes = (TILE, TILE), SWIZZLES[0], [TILE, TILE]
     if swizzle is None:
         raise _no_copy(stmt, f"{to.buffer.name} has a layout that it cannot write")
-    _fits(stmt, source, tile)
+    box = by_dimension(source.buffer.ndim, dims, sizes, 1)
+    _fits(stmt, source, box)
     start, lead = start_of(source.buffer), to.indices[:-2]
     places = [range(0, n, part) for n, part in zip(shape[-2:], tile, strict=True)]
-    box = by_dimension(source.buffer.ndim, row, tile, 1)
+    moves = {
+        (r, c): by_dimension(len(corner), (dims[0], dims[-1]), (r, c), 0)
+        for r, c in product(*places)
+    }
     return [
         Copy(
             ir.Load(to.buffer, (*lead, ir.as_expr(r), ir.as_expr(c))),
             start,
-            tuple(
-                map(
-                    simplify,
-                    map(add, corner, by_dimension(len(corner), row, (r, c), 0)),
-                )
-            ),
+            tuple(map(simplify, map(add, corner, move))),
             box,
             swizzle,
         )
-        for r, c in product(*places)
+        for (r, c), move in moves.items()
     ]
 
 
 def corner_of(
     indices: Sequence[ir.Expr], loops: Sequence[ir.Var]
-) -> tuple[tuple[ir.Expr, ...], int] | None:
-    """Where a tile starts whose rows and columns two loops run along.
-
-    Columns are along the last dimension, rows along another one.
+) -> tuple[tuple[ir.Expr, ...], tuple[int, ...]] | None:
+    """Where a box starts that loops run along, one dimension each, the last one too.
 
     Returns:
-        The start, by dimension, and the dimension of the rows. None if the indices are
-        no tile's.
+        The start, by dimension, and the dimension of each loop. None if the indices are
+        no box's.
     """
-    row = [n for n, at in enumerate(indices[:-1]) if loops[0] in free_vars(at)]
-    if len(row) != 1:
+    used = [[n for n, at in enumerate(indices) if x in free_vars(at)] for x in loops]
+    dims = tuple(at[0] for at in used if len(at) == 1)
+    if len(dims) != len(loops) or dims != tuple(sorted({*dims})):
         return None
-    along = dict(zip((row[0], len(indices) - 1), loops, strict=True))
+    along = dict(zip(dims, loops, strict=True))
     corner = [
         simplify(at - along[n]) if n in along else at for n, at in enumerate(indices)
     ]
-    if any(free_vars(at) & {*loops} for at in corner):
+    last = dims[-1] == len(indices) - 1
+    if not last or any(free_vars(at) & {*loops} for at in corner):
         return None
-    return tuple(corner), row[0]
+    return tuple(corner), dims
 
 
 def by_dimension(
-    rank: int, row: int, tile: Sequence[int], other: int
+    rank: int, dims: Sequence[int], sizes: Sequence[int], other: int
 ) -> tuple[int, ...]:
-    """Numbers for the rows and columns of a tile, and another one for the rest."""
-    return tuple(
-        tile[n == rank - 1] if n in (row, rank - 1) else other for n in range(rank)
-    )
+    """Numbers for some dimensions, and another one for the rest."""
+    known = dict(zip(dims, sizes, strict=True))
+    return tuple(known.get(n, other) for n in range(rank))
 
 
 def start_of(buffer: ir.Buffer) -> ir.Load:

@@ -10,10 +10,11 @@ It is JSON-serialisable, to be stored with the compiled code:
 
 Numbers are integers, names, or `[op, a, b]` over these. An argument is a parameter by
 position, a temporary by name and size in bytes, a scalar by name and type, the place
-where checks report, or a tensor map of a parameter. A tensor map is 128 bytes, aligned
-to 64 and passed by value, which `cuTensorMapEncodeTiled` makes from the parameter's
-address, rows, columns, box and swizzle. `dynamic_shared` is a launch's dynamic shared
-memory in bytes; above 48 KiB the kernel's limit must be raised first.
+where checks report, or a tensor map of a parameter, by position, or of a temporary, by
+name. A tensor map is 128 bytes, aligned to 64 and passed by value, which
+`cuTensorMapEncodeTiled` makes from the array's address, extents, box and swizzle.
+`dynamic_shared` is a launch's dynamic shared memory in bytes; above 48 KiB the kernel's
+limit must be raised first.
 """
 
 from __future__ import annotations
@@ -203,7 +204,8 @@ class Launch:
             "box": list(given.box),
             "swizzle": given.swizzle,
         }
-        return ["tensor_map", self.function.buffers.index(given.buffer), numbers]
+        _, place, *_ = self._buffer(given.buffer)
+        return ["tensor_map", place, numbers]
 
     def _buffer(self, buffer: ir.Buffer) -> Data:
         if buffer in self.function.buffers:

@@ -155,10 +155,15 @@ class _Program:
         self.launches.append(made)
         return made
 
-    def _map(self, id: str, at: int, data: Data) -> Part:
-        """A tensor map, innermost dimension first: an array, and its copied box."""
+    def _map(self, id: str, at: int | str, data: Data) -> Part:
+        """A tensor map, innermost dimension first: an array, and its copied box.
+
+        The array is a parameter, by position, or a temporary, by name.
+        """
+        temporary = self._temporaries.index(at) if isinstance(at, str) else None
         return {
             "id": id,
+            "temporary": temporary,
             "slot": f"%slot{at}",
             "dtype": _MAP_TYPES[data["dtype"]],
             "itemsize": DType(data["dtype"]).bytes,

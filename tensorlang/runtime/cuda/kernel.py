@@ -345,7 +345,7 @@ class CudaKernel(DeviceKernel):
 
         def check(launch: int, names: dict[str, int]) -> None:
             for kind, *rest in self._host["launches"][launch]["args"]:
-                if kind != "tensor_map":
+                if kind != "tensor_map" or isinstance(rest[0], str):
                     continue
                 spec, data = self.signature.buffers[rest[0]], rest[1]
                 columns = host_program.number(data["shape"][-1], names)

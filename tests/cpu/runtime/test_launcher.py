@@ -252,6 +252,36 @@ def test_tensor_maps_are_encoded_before_their_launch():
     assert given == [b"\x5a" * 128]
 
 
+def test_a_temporary_has_a_tensor_map():
+    told = {"dtype": "bf16", "shape": [64, 64], "box": [64, 64], "swizzle": 128}
+    args = [["temporary", "t", 64]], [["tensor_map", "t", told]]
+    launches = [
+        {"name": "f", "grid": [1, 1, 1], "block": [32, 1, 1], "args": each}
+        for each in args
+    ]
+    program = [["launch", 0], ["launch", 1]]
+    host = {"launches": launches, "program": program, "scalars": SCALARS}
+    addresses = []
+
+    @ENCODE
+    def encode(*rest):
+        addresses.append(rest[3])
+        return 0
+
+    @START
+    def start(*_):
+        return 0
+
+    code = llvm.compile_quickly(launcher_text.launcher_text("f", SIGNATURE, host))
+    run = launcher.Launcher("f", host, code)
+    block = (ctypes.c_uint64 * 9)()
+    kernels = (ctypes.c_uint64 * 2)()
+    places = [ctypes.cast(f, ctypes.c_void_p).value for f in (start, encode)]
+    at = ctypes.addressof(block), [4096], 0, ctypes.addressof(kernels)
+    assert run(*at, places[0], 0, places[1]) == 0
+    assert addresses == [4096]
+
+
 def test_the_first_failure_ends_it():
     calls, _, code = started(several(), NUMBERS, [0, 719])
     assert (len(calls), code) == (2, 719)
