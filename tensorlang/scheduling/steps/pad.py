@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, free_vars, writes
+from tensorlang.ir.integers.bounds import counted, prove
 from tensorlang.ir.simplification.conditions import conjunction
 from tensorlang.ir.visit import holds, rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.analysis import tree
@@ -84,7 +85,9 @@ def harmless(block: ir.Block) -> str | None:
 
 
 @primitive
-def pad(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Function:
+def pad(
+    func: ir.Function, name: str, multiples: Sequence[int], *, discarded: bool = False
+) -> ir.Function:
     """Round the extents of a temporary, or of a block's axes, up to multiples.
 
     A padded temporary is filled with 0 beyond its old shape. A padded block iterates
@@ -96,6 +99,9 @@ def pad(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Function:
         name: A temporary that one block stores by its axes, or a block. If both have
             the name, the number of multiples decides, preferring the temporary.
         multiples: One for each dimension or axis; 1 leaves it unchanged.
+        discarded: Of a block: whether its results in the padding may be any numbers.
+            Along spatial axes, its operands are then 0 only where they would be read
+            from outside of an array.
 
     Raises:
         ScheduleError: loops were split, a parameter would grow, or the padding would
@@ -121,7 +127,7 @@ def pad(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Function:
         buffer = held[0]
         _need_count(name, multiples, buffer.ndim)
         return _pad_buffer(func, name, tuple(map(_rounded, buffer.shape, multiples)))
-    return _pad_block(func, name, multiples)
+    return _pad_block(func, name, multiples, discarded=discarded)
 
 
 def _need_count(name: str, multiples: Sequence[int], count: int) -> None:
@@ -140,9 +146,16 @@ def _rounded(extent: ir.Expr, multiple: int) -> ir.Expr:
 
 
 def _pad_buffer(
-    func: ir.Function, name: str, shape: tuple[ir.Expr, ...]
+    func: ir.Function,
+    name: str,
+    shape: tuple[ir.Expr, ...],
+    free: Collection[int] = (),
 ) -> ir.Function:
-    """The function with a temporary enlarged, 0 beyond its old shape."""
+    """The function with a temporary enlarged, 0 beyond its old shape.
+
+    Along the dimensions in `free` that is so only where it is made from what would be
+    outside of an array.
+    """
     old = tree.find_buffer(func, name)
     if old in func.buffers:
         raise ScheduleError(
@@ -156,9 +169,9 @@ def _pad_buffer(
         raise ScheduleError(f"{len(makers)} blocks write {name!r}; pad needs one")
     found = pointwise(tree.block_of(makers[0]))
     grown = _growth(found.block, found.store.indices, old.shape, shape)
-    func = _replace_nest(
-        makers[0], _filled(found.block, found.lets, found.store, grown), grown
-    )
+    anything = grown.keys() & {found.store.indices[dim] for dim in free}
+    block = _filled(found.block, found.lets, found.store, grown, anything)
+    func = _replace_nest(makers[0], block, grown)
     return with_buffer(func, old, dataclasses.replace(old, shape=shape))
 
 
@@ -184,15 +197,47 @@ def _growth(
 
 
 def _filled(
-    block: ir.Block, lets: Sequence[ir.Let], store: ir.Store, grown: Growth
+    block: ir.Block,
+    lets: Sequence[ir.Let],
+    store: ir.Store,
+    grown: Growth,
+    free: Collection[ir.Var],
 ) -> ir.Block:
-    """The block storing 0 beyond the old extents, reading operands within them."""
-    held = {var: ir.binary("min", var, old - 1) for var, (old, _) in grown.items()}
-    inside = conjunction(var < old for var, (old, _) in grown.items())
-    assert inside is not None
-    zero = ir.Const(0, store.value.dtype)
-    value = ir.Select(inside, substitute(store.value, held), zero)
+    """The block storing 0 beyond the old extents, reading operands within them.
+
+    Along the axes in `free` it stores 0 where it would read outside of an array.
+    """
+    tests = [var < old for var, (old, _) in grown.items() if var not in free]
+    held: dict[ir.Var, ir.Expr] = {
+        var: ir.binary("min", var, old - 1)
+        for var, (old, _) in grown.items()
+        if var not in free
+    }
     within = [dataclasses.replace(x, value=substitute(x.value, held)) for x in lets]
+    value = substitute(store.value, held)
+    ranges = {axis.var: counted(axis.extent) for axis in block.axes}
+    ranges |= {var: counted(new) for var, (_, new) in grown.items()}
+    ranges |= {let.var: (let.value, let.value) for let in within}
+
+    @rewriter
+    def bounded(node: ir.Node) -> ir.Node:
+        node = node if isinstance(node, ir.Buffer) else rebuild(node, bounded)
+        if not isinstance(node, ir.Load):
+            return node
+        indices = []
+        for index, extent in zip(node.indices, node.buffer.shape, strict=True):
+            if free and not prove(index < extent, ranges):
+                tests.append(index < extent)
+                indices.append(ir.binary("min", index, extent - 1))
+            else:
+                indices.append(index)
+        return dataclasses.replace(node, indices=tuple(indices))
+
+    within = [dataclasses.replace(x, value=bounded(x.value)) for x in within]
+    value = bounded(value)
+    inside = conjunction(dict.fromkeys(tests))
+    if inside is not None:
+        value = ir.Select(inside, value, ir.Const(0, store.value.dtype))
     body = ir.seq(*within, dataclasses.replace(store, value=value))
     return dataclasses.replace(block, body=_folded_constants(body))
 
@@ -251,7 +296,9 @@ def _replace_nest(path: tree.Path, block: ir.Block, grown: Growth) -> ir.Functio
     return tree.replace(path[: depth + 1], new)
 
 
-def _pad_block(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Function:
+def _pad_block(
+    func: ir.Function, name: str, multiples: Sequence[int], *, discarded: bool
+) -> ir.Function:
     """The function with a block over rounded axes, and its buffers padded to match."""
     block = tree.block_of(tree.find_block(func, name))
     _need_count(name, multiples, len(block.axes))
@@ -279,7 +326,9 @@ def _pad_block(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Fun
         if old in writes(block) and now.shape != shape:
             func = _enlarged(func, now, shape)
         elif now.shape != shape:
-            func = _pad_buffer(func, old.name, shape)
+            own = {axis.var for axis in block.axes if axis.kind == "spatial"}
+            along = [dim for dim, index in enumerate(indices) if index in own]
+            func = _pad_buffer(func, old.name, shape, along if discarded else ())
     return func
 
 

@@ -11,6 +11,7 @@ from tensorlang.scheduling.steps.cache import cache_read
 from tensorlang.scheduling.steps.cache_write import cache_write
 from tensorlang.scheduling.steps.loops import split
 from tensorlang.scheduling.steps.pad import pad
+from tensorlang.scheduling.steps.reindex import reindex
 
 MATMUL = parse("""
 def matmul(a: f32[10, 7], b: f32[7, 5], c: Out[f32[10, 5]]):
@@ -119,3 +120,23 @@ def triangle(x: f32[3], y: Out[f32[3]]):
 """)
     with pytest.raises(ScheduleError, match="'vi' of block 't' is not one whole loop"):
         pad(triangle, "t", [2])
+
+
+WINDOWS = parse("""
+def windows(x: f32[9], w: f32[3], y: Out[f32[7]]):
+    for i in range(7):
+        for k in range(3):
+            with block("y", vi=spatial(7, i), vk=reduction(3, k)):
+                reduce(sum, y[vi], x[vi + vk] * w[vk])
+""")
+
+
+def test_pad_reads_on_where_results_are_discarded(same_meaning):
+    func, (_, name) = reindex(WINDOWS, "y", "x")
+    func, _ = cache_write(func, "y", "y", "global")
+    after = pad(func, "y", [4, 1], discarded=True)
+    assert f"{name} = alloc(f32[8, 3])" in show(after)
+    assert "select(vi_1 + vk_1 < 9, x[min(vi_1 + vk_1, 8)], 0.0)" in show(after)
+    same_meaning(WINDOWS, after)
+    filled = show(pad(func, "y", [4, 1]))
+    assert "select(vi_1 < 7, x[min(vi_1, 6) + vk_1], 0.0)" in filled
