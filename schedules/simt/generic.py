@@ -43,6 +43,7 @@ with lazy.modules(__name__):  # for CPUs none is needed
         tensor_cores,
         tiles,
         transpose,
+        warpgroup_windows,
         warpgroups,
         windows,
     )
@@ -168,6 +169,7 @@ def _strategies(kind: str) -> tuple[_Strategy, ...]:
         return (reductions.one_result, along, reductions.across_memory, results)
     return (
         warpgroups.warpgroups,
+        warpgroup_windows.warpgroup_windows,
         tensor_cores.tensor_cores,
         channels_last.channels_last,
         tensor_contractions.tensor_contractions,

@@ -32,7 +32,7 @@ GROUPS_OF_BLOCK: Final = (1, 2)  # of warps
 COLUMNS: Final = (64, 128, 256)
 ROWS: Final = (64, 128, 256, 512, 1024, 2048, 4096, 8192)  # from which on are many
 BYTES: Final = 2  # of an operand's element
-_DEPTH: Final = LINE // BYTES  # steps of k in a swizzled row
+DEPTH: Final = LINE // BYTES  # steps of k in a swizzled row
 _USUAL_STEPS: Final = 8192  # if unknown, as the rows of a batch
 
 
@@ -43,7 +43,7 @@ class Tile:
     groups: int
     columns: int
     parts: int = 1
-    depth: int = _DEPTH
+    depth: int = DEPTH
 
     @property
     def rows(self) -> int:
@@ -61,15 +61,15 @@ def fastest(s: Schedule, stage: Stage, sizes: Sizes) -> Tile:
 
     Steps of unknown rows are not divided: their number must not change what is rounded.
     """
-    found = _tiles_of(s, stage, sizes)
+    found = tiles_of(s, stage, sizes)
     gpu = None if s.target is None else gpu_of(s.target)
     if None in sizes or gpu is None:
         return cases_of(s, stage)[1] if _is_few(s, stage) else found[0]
     steps = extent_of(stage.driven("reduction")[0]) or _USUAL_STEPS
-    return min(found, key=partial(_clocks_of, gpu, sizes, steps))
+    return min(found, key=partial(clocks_of, gpu, sizes, steps))
 
 
-def _tiles_of(s: Schedule, stage: Stage, sizes: Sizes) -> list[Tile]:
+def tiles_of(s: Schedule, stage: Stage, sizes: Sizes) -> list[Tile]:
     """The tiles that sizes fill, the largest first.
 
     Of unknown rows or columns there are as many as the largest tile has. An expensive
@@ -87,7 +87,7 @@ def _tiles_of(s: Schedule, stage: Stage, sizes: Sizes) -> list[Tile]:
     ]
 
 
-def _clocks_of(gpu: Gpu, sizes: Sizes, steps: int, tile: Tile) -> float:
+def clocks_of(gpu: Gpu, sizes: Sizes, steps: int, tile: Tile) -> float:
     """Clocks of all tiles, a step of k: of the unit that is busiest.
 
     These are the tensor cores, shared memory, which copies fill and each warpgroup
@@ -147,7 +147,7 @@ def cases_of(s: Schedule, stage: Stage) -> tuple[int, Tile]:
     """
     batch, _, columns = sizes_of(stage)
     gpu = None if s.target is None else gpu_of(s.target)
-    most, *tiles = _tiles_of(s, stage, (batch, None, columns))
+    most, *tiles = tiles_of(s, stage, (batch, None, columns))
     if columns is None or batch is None or gpu is None:
         return 0, most
     steps = extent_of(stage.driven("reduction")[0]) or _USUAL_STEPS
@@ -156,7 +156,7 @@ def cases_of(s: Schedule, stage: Stage) -> tuple[int, Tile]:
         times = 0.0
         for count in ROWS:
             sizes = batch, count, columns
-            clocks = partial(_clocks_of, gpu, sizes, steps)
+            clocks = partial(clocks_of, gpu, sizes, steps)
             used = tile if count < at else most
             times += clocks(used) / min(map(clocks, (most, *tiles)))
         return times

@@ -17,9 +17,11 @@ Other forms are left to `tensor_cores`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from tensorlang.errors import ArgumentError, ScheduleError
+from tensorlang.frozen import frozen
 from tensorlang.ir.contents import writes
 from tensorlang.ir.integers.bounds import counted, prove
 from tensorlang.ir.integers.size_bounds import size_ranges
@@ -61,7 +63,7 @@ from tensorlang.schedules.stages import (
     stages,
     tile_axes,
 )
-from tensorlang.schedules.tiling import fused, written
+from tensorlang.schedules.tiling import extent, fused, written
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.analysis.tree import block_of, find_block, find_buffer
 
@@ -83,7 +85,7 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     """
     asked = set(knobs.values)
     try:
-        _in_roles(s, knobs, stage)
+        _matrices(s, knobs, stage)
     except ScheduleError as problem:
         for name in ("instruction", "in_flight"):
             knobs.absent.setdefault(name, str(problem))
@@ -99,7 +101,7 @@ def few_rows(s: Schedule, knobs: Knobs) -> None:
     A knob is the number from which on there are many; 0 for one case.
     """
     found = [x for x in stages(s.function) if kind_of(x) == CONTRACTION]
-    if len(found) != 1 or knobs.fixes("instruction", "mma") or not _has_wgmma(s):
+    if len(found) != 1 or knobs.fixes("instruction", "mma") or not has_wgmma(s):
         return
     stage = found[0]
     if 0 in map(extent_of, stage.loops):  # such stages have no strategy
@@ -118,62 +120,108 @@ def few_rows(s: Schedule, knobs: Knobs) -> None:
         s.specialize("", row.extent >= at)
 
 
-def _has_wgmma(s: Schedule) -> bool:
+def has_wgmma(s: Schedule) -> bool:
+    """Whether the target has products of warpgroups."""
     return s.target is not None and "wgmma" in s.target.features
 
 
-def _in_roles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    if not _has_wgmma(s):
+@frozen
+class Nest:
+    """A product whose loops are tiled, and bound to blocks."""
+
+    tile: Tile
+    block: str  # its name
+    result: str  # temporary of its sums
+    around: str  # innermost loop over tiles
+    step: str  # loop over the tiles of steps
+    rows: tuple[str, ...]  # loops over the rows of a tile: several are those of a box
+    steps: int | None  # how many there are
+    count: int  # tiles, of all parts of the steps
+    stages: int  # of the ring, if so many fit
+    whole: bool  # whether no size of the result is known to be less than a tile's
+
+
+def _matrices(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    if not has_wgmma(s):
         raise ScheduleError("the target has no products of warpgroups")
     pair = _operands(s, stage)
     tile = _tile(s, knobs, stage)
     group = knobs.choice("group", GROUPS, default=squarest(tile, processors_of(s)))
-    blocks = _blocks(s, knobs, stage, tile)
+    sizes = sizes_of(stage)
+    count = count_of(sizes, tile, processors_of(s)) * tile.parts
     axes = tile_axes(stage)
     assert axes is not None
     row, column = axes
     (folded,) = stage.driven("reduction")
     batch = [loop.var.name for loop in batches_of(stage)]
-    block, lanes = stage.name, tile.lanes
+    block = stage.name
     result = total = temporary(s, stage)
-    sizes = tile.rows, tile.columns, tile.depth * tile.parts
-    copies = padded_operands(s, stage, sizes, (row, column, folded))
-    k0, *parts, k1 = s.split(folded.var.name, _steps(tile))
+    padding = tile.rows, tile.columns, tile.depth * tile.parts
+    copies = padded_operands(s, stage, padding, (row, column, folded))
+    k0, *parts, k1 = s.split(folded.var.name, steps_of(tile))
     for part in parts:
         block, result = s.rfactor(block, part)
-    i0, i1, i2 = s.split(row.var.name, [None, tile.groups, GROUP_ROWS])
+    i0, i1 = s.split(row.var.name, [None, tile.rows])
     j0, j1 = s.split(column.var.name, [None, tile.columns])
     *around, j0 = neighbouring(s, j0, group)
     around = [*parts, *batch, *around]
-    s.reorder(*around, i0, j0, k0, i1, i2, j1, k1)
-    write, sums = s.cache_write(block, result, "shared", at=j0)
-    as_matrix(s, sums)
-    if not parts:
-        epilogues(s, result, write)
-    stages, bulk = _staging(s, knobs, stage, tile, write)
-    back = _passed(s, write, j0, tile) if bulk else ""
-    if extent_of(folded) is None:  # there may be no first step to start the sums
-        init = s.decompose_reduction(block, k0)
-        fused(s, s.loops(init)[-3:-1])
-        lanes.share(s, init)
-    for operand in pair:
-        _, buffer = staged(s, block, operand, copies, k0)
-        as_matrix(s, buffer)
-        rows = swizzled(tile.depth, _CHUNK)
-        s.transform_layout(buffer, paneled() if operand.turned else rows)
-    lanes.share(s, write)
-    s.transform_layout(sums, fragment_layout(lanes))
-    s.tensorize(i1, "warpgroup")
-    if back:
-        s.tensorize(s.loops(back)[-4], "warpgroup")
+    s.reorder(*around, i0, j0, k0, i1, j1, k1)
     s.bind(i0, "block.y")
     s.bind(j0, "block.x")
     if around:
         s.bind(fused(s, around), "block.z")
-    flight = _in_flight(knobs, stage, tile, stages)
-    s.pipeline(k0, stages, roles=True, blocks=blocks, in_flight=flight)
+    pairs = zip(sizes[1:], (tile.rows, tile.columns), strict=True)
+    whole = all(size is None or size >= part for size, part in pairs)
+    steps = extent_of(folded)
+    nest = Nest(tile, block, result, j0, k0, (i1,), steps, count, _USUAL_STAGES, whole)
+
+    def stage_operands() -> None:
+        for operand in pair:
+            _, buffer = staged(s, block, operand, copies, k0)
+            as_matrix(s, buffer)
+            rows = swizzled(tile.depth, _CHUNK)
+            s.transform_layout(buffer, paneled() if operand.turned else rows)
+
+    in_roles(s, knobs, stage, nest, stage_operands)
     if parts:
         combine_parts(s, stage.name, readers(s, total))
+
+
+def in_roles(
+    s: Schedule,
+    knobs: Knobs,
+    stage: Stage,
+    nest: Nest,
+    stage_operands: Callable[[], None],
+) -> None:
+    """Multiply by warpgroups what others copy, and run the epilogue on the sums.
+
+    Args:
+        stage: The product before it was tiled.
+        nest: The product.
+        stage_operands: Copies tiles of the operands inside of the loop over steps.
+    """
+    tile, blocks = nest.tile, _blocks(s, knobs, stage, nest.count)
+    dims = sum(extent(s, loop) != 1 for loop in nest.rows)
+    write, sums = s.cache_write(nest.block, nest.result, "shared", at=nest.around)
+    as_matrix(s, sums)
+    if tile.parts == 1:
+        epilogues(s, nest.result, write)
+    stages, bulk = _staging(s, knobs, stage, nest, write)
+    back = _passed(s, write, nest.around, tile, dims) if bulk else ""
+    if nest.steps is None:  # there may be no first step to start the sums
+        init = s.decompose_reduction(nest.block, nest.step)
+        tile.lanes.share(s, init)
+    stage_operands()
+    fused(s, s.loops(write)[-1 - dims : -1])
+    tile.lanes.share(s, write)
+    s.transform_layout(sums, fragment_layout(tile.lanes))
+    group, _ = s.split(fused(s, nest.rows), [tile.groups, GROUP_ROWS])
+    s.tensorize(group, "warpgroup")
+    if back:
+        s.tensorize(s.loops(back)[-3 - dims], "warpgroup")
+    flight = _in_flight(knobs, stage, tile, stages, nest.steps)
+    s.pipeline(nest.step, stages, roles=True, blocks=blocks, in_flight=flight)
 
 
 def _operands(s: Schedule, stage: Stage) -> tuple[Operand, Operand]:
@@ -225,7 +273,7 @@ def _need_no_guard(s: Schedule, load: Load, stage: Stage) -> None:
             )
 
 
-def _steps(tile: Tile) -> list[int | None]:
+def steps_of(tile: Tile) -> list[int | None]:
     """The factors of steps: their tiles, which parts take in turn, and one tile."""
     return [None, *([tile.parts] if tile.parts > 1 else []), tile.depth]
 
@@ -237,7 +285,9 @@ def as_matrix(s: Schedule, buffer: str) -> None:
         s.fuse_dims(buffer, [*range(ndim - 1)])
 
 
-def _in_flight(knobs: Knobs, stage: Stage, tile: Tile, stages: int) -> int:
+def _in_flight(
+    knobs: Knobs, stage: Stage, tile: Tile, stages: int, steps: int | None
+) -> int:
     """The knob: steps whose products go on while the next one's begin.
 
     By default one if a warpgroup is alone, and nothing else occupies the tensor cores
@@ -245,7 +295,6 @@ def _in_flight(knobs: Knobs, stage: Stage, tile: Tile, stages: int) -> int:
     serializes products whose sums other instructions define.
     """
     again = f"_{stage.name}" if "in_flight" in knobs.values else ""
-    steps = extent_of(stage.driven("reduction")[0])
     if steps is not None and steps <= tile.depth * tile.parts:
         knobs.absent[f"in_flight{again}"] = (
             f"the products of {stage.name} are one step, with no next one to overlap"
@@ -261,25 +310,27 @@ def _in_flight(knobs: Knobs, stage: Stage, tile: Tile, stages: int) -> int:
     return knobs.choice(f"in_flight{again}", _FLIGHTS, default=int(alone))
 
 
-def _passed(s: Schedule, write: str, at: str, tile: Tile) -> str:
-    """Pass results through shared memory, to be stored in bulk; returns that block."""
+def _passed(s: Schedule, write: str, at: str, tile: Tile, dims: int = 1) -> str:
+    """Pass results through shared memory, to be stored in bulk; returns that block.
+
+    Rows of a tile are a box of so many dimensions, the first divided by warpgroups.
+    """
     back, out = s.cache_write(write, written(s, write), "shared", at=at)
     as_matrix(s, out)
     s.transform_layout(out, paneled())
-    i, j = s.loops(back)[-2:]
-    group, row_in = s.split(i, [tile.groups, GROUP_ROWS])
+    *rows, j = s.loops(back)[-1 - dims :]
+    group, row_in = s.split(rows[0], [tile.groups, None])
     panel, column_in = s.split(j, [None, 64])
-    s.reorder(group, panel, row_in, column_in)
+    s.reorder(group, panel, row_in, *rows[1:], column_in)
     return back
 
 
-def _blocks(s: Schedule, knobs: Knobs, stage: Stage, tile: Tile) -> int | None:
+def _blocks(s: Schedule, knobs: Knobs, stage: Stage, tiles: int) -> int | None:
     """The knob: as many blocks as multiprocessors, or None for one of each tile.
 
     By default that is so if there are more tiles, or sizes are unknown.
     """
     count = processors_of(s)
-    tiles = count_of(sizes_of(stage), tile, count) * tile.parts
     again = f"_{stage.name}" if "persistent" in knobs.values else ""
     chosen = knobs.flag(f"persistent{again}", default=tiles > count)
     return count if chosen else None
@@ -289,6 +340,17 @@ def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
     """The knobs; by default as large as known sizes fill."""
     _, rows, columns = sizes = sizes_of(stage)
     fits = (rows or GROUP_ROWS) >= GROUP_ROWS and (columns or GROUP_ROWS) >= GROUP_ROWS
+    return tile_of(knobs, stage, lambda: fastest(s, stage, sizes), fits=fits)
+
+
+def tile_of(
+    knobs: Knobs, stage: Stage, found: Callable[[], Tile], *, fits: bool
+) -> Tile:
+    """The knobs of a tile, and of the instruction: others if products do not fit it.
+
+    Raises:
+        ScheduleError: a knob chooses other instructions.
+    """
     again = f"_{stage.name}" if "instruction" in knobs.values else ""
     instruction = knobs.choice(
         f"instruction{again}",
@@ -298,29 +360,30 @@ def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
     )
     if instruction != "wgmma":
         raise ScheduleError("a knob chooses products of warps")
-    found = fastest(s, stage, sizes)
+    tile = found()
     return Tile(
-        knobs.choice(f"warpgroups{again}", GROUPS_OF_BLOCK, default=found.groups),
-        knobs.choice(f"group_columns{again}", COLUMNS, default=found.columns),
-        knobs.choice(f"step_parts{again}", PARTS, default=found.parts),
+        knobs.choice(f"warpgroups{again}", GROUPS_OF_BLOCK, default=tile.groups),
+        knobs.choice(f"group_columns{again}", COLUMNS, default=tile.columns),
+        knobs.choice(f"step_parts{again}", PARTS, default=tile.parts),
     )
 
 
 def _staging(
-    s: Schedule, knobs: Knobs, stage: Stage, tile: Tile, write: str
+    s: Schedule, knobs: Knobs, stage: Stage, nest: Nest, write: str
 ) -> tuple[int, bool]:
     """The knobs: stages of the ring, and whether results are stored in bulk.
+
+    Results that fill no whole tile are not.
 
     Raises:
         ArgumentError: a knob chooses more than the shared memory, or bulk stores of
             what they cannot store.
     """
+    tile = nest.tile
     again = f"_{stage.name}" if "ring" in knobs.values else ""
     results = writes(block_of(find_block(s.function, write)))
-    pairs = zip(sizes_of(stage)[1:], (tile.rows, tile.columns), strict=True)
-    whole = all(size is None or size >= part for size, part in pairs)
     stored = len(results) == 1 and all(_is_stored(s, result) for result in results)
-    fits = whole and stored
+    fits = nest.whole and stored
     bulk = knobs.flag(f"bulk_store{again}", default=fits)
     if bulk and not fits:
         raise ArgumentError(
@@ -332,7 +395,10 @@ def _staging(
     shared = s.target.shared_bytes if s.target else 0
     most = (shared - _OBJECTS - out) // each
     stages = knobs.choice(
-        f"ring{again}", _STAGES, default=min(_USUAL_STAGES, most), why="as many as fit"
+        f"ring{again}",
+        _STAGES,
+        default=min(nest.stages, most, _STAGES[-1]),
+        why="as many as fit",
     )
     if stages > most:
         raise ArgumentError(
