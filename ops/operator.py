@@ -491,7 +491,7 @@ class Operator:  # noqa: D101 - it has one
         named = {k: v.clone() if _is_key(v) else v for k, v in kwargs.items()}
         found = self._bind(*spare, **named)[0]
         inner = getattr(found, "kernel", found)
-        return self._launches.get(inner, inner)
+        return self.built(inner) or inner
 
     def prepared(
         self, arrays: Sequence[np.ndarray], attributes: Mapping[str, Any], target: Any
@@ -601,7 +601,7 @@ class Operator:  # noqa: D101 - it has one
 
     def built(self, launch: Kernel) -> Any:
         """The kernel of a launch of this operator; None for any other launch."""
-        return self._launches.get(launch)
+        return self._launches.get(launch) or self.kernels.get(("launch", launch))
 
     def forget(self) -> None:
         """Clear the kernel cache, so that the next calls look up records again."""

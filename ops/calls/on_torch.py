@@ -173,6 +173,7 @@ def remembered(  # noqa: PLR0917 - as `repeated`
     known = kernel.cached_launch([*shapes, *(inner for _, inner, _ in ready.results)])
     launch = replace(explained, kernel=known.quick) if explained else known.quick
     op.kernels[key] = Repeated(launch, results, single, ready.check)
+    op.kernels["launch", known.quick] = kernel  # for `Operator.built`
     return repeated(op, arrays, attributes, scalars, target, out)
 
 

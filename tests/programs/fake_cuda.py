@@ -89,6 +89,23 @@ START = ctypes.CFUNCTYPE(
 OF_CONTEXTS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
+OF_STREAMS = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_uint64, ctypes.POINTER(ctypes.c_int32)
+)
+
+
+def _of_flag(entry):
+    """An entry of a stream, and of a place for a flag."""
+
+    def called(stream, place):
+        flag = ctypes.c_int()
+        code = entry(stream, ctypes.byref(flag))
+        place[0] = flag.value
+        return code
+
+    return called
+
+
 def _of_place(entry):
     """An entry whose argument is a context, or the address of a place for one."""
 
@@ -313,6 +330,8 @@ class Driver:
         found = getattr(self, name)
         if name.startswith("cuCtx"):  # of a context, or of a place for one
             found = self._entries.setdefault(name, OF_CONTEXTS(_of_place(found)))
+        elif name == "cuStreamIsCapturing":
+            found = self._entries.setdefault(name, OF_STREAMS(_of_flag(found)))
         return ctypes.cast(found, ctypes.c_void_p).value
 
     # ------------------------------------------------------------------ entries

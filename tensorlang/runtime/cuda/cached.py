@@ -134,8 +134,8 @@ class CachedLaunch:
             kernel.start(block, taken, stream, again=not (brought or captured))
             if captured:
                 workspace(module.device, stream).release()
-        if self._compiled is not None and self._compiled.loaded():
-            self._compiled = None  # no later call comes here
+        if self._compiled is not None and not brought:
+            self._compiled.loaded(stream)
         return True
 
     def _fit(self, addresses: Sequence[int], brought: Sequence[int]) -> bool:

@@ -28,6 +28,7 @@ class Device:
     Attributes:
         index: Device ordinal.
         context: Handle of the primary context.
+        methods_of_lock: Its methods, for compiled code.
     """
 
     def __init__(self, index: int) -> None:
@@ -38,6 +39,7 @@ class Device:
             raise type(error)(f"cuda:{index} cannot be opened: {error}") from error
         cuda_driver.OPENED_BY.add(os.getpid())
         self.lock: Final = threading.RLock()
+        self.methods_of_lock: Final = (self.lock.acquire, self.lock.release)
 
     def current(self) -> Current:
         """Make the context this thread's current one for the duration of a `with`."""

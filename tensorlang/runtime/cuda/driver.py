@@ -16,7 +16,7 @@ from tensorlang.errors import DeviceError, DeviceMemoryError
 from tensorlang.once import cache
 
 LEGACY: Final = 0  # the legacy default stream, as in PyTorch
-_NEVER_CAPTURED: Final = (LEGACY, 1)  # 1 is its other name
+NEVER_CAPTURED: Final = (LEGACY, 1)  # 1 is its other name
 _NO_MEMORY: Final = 2
 _NOT_INITIALIZED: Final = 3
 # sticky errors: the context is unusable afterwards, as CUDA documents for each
@@ -184,7 +184,7 @@ def failed(what: str, code: int) -> DeviceError:
 
 def capturing(stream: int) -> bool:
     """Whether its owner captures a stream into a CUDA graph."""
-    if stream in _NEVER_CAPTURED:
+    if stream in NEVER_CAPTURED:
         return False
     status = ctypes.c_int()
     call("cuStreamIsCapturing", stream, ctypes.byref(status))

@@ -15,7 +15,7 @@ from tensorlang.runtime.cuda.device import Device, Memory
 if TYPE_CHECKING:
     from tensorlang.runtime.host_program import Data
 
-_ALIGN: Final = 256  # bytes: suffices for any access and copy
+ALIGN: Final = 256  # bytes: suffices for any access and copy
 _DYNAMIC_SHARED: Final = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _WITHOUT_ASKING: Final = 48 << 10  # bytes of shared memory: more needs an attribute
 
@@ -79,10 +79,16 @@ class Workspace:
 
     A call that is captured into a graph has memory that belongs to the graph: it is
     allocated and freed in the graph itself.
+
+    Attributes:
+        place: For compiled code, the address of the stream, and of the begin and end of
+            its memory.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, stream: int) -> None:
         self._device = device
+        self._words = (ctypes.c_uint64 * 3)(stream)
+        self.place: Final = ctypes.addressof(self._words)
         self._memory: Memory | None = None
         self._of_graph: Memory | None = None
 
@@ -100,13 +106,16 @@ class Workspace:
         Raises:
             DeviceMemoryError: out of device memory.
         """
-        whole = [-(-size // _ALIGN) * _ALIGN for size in sizes]
+        whole = [-(-size // ALIGN) * ALIGN for size in sizes]
         *starts, end = accumulate(whole, initial=0)
         if captured:
             self._of_graph = Memory(self._device, end, stream) if end else None
         elif end and (self._memory is None or self._memory.size < end):
             self._memory = None  # freed first: both may not fit
+            self._words[1:] = [0, 0]
             self._memory = Memory(self._device, end, stream)
+            first = self._memory.address
+            self._words[1:] = [first, first + self._memory.size]
         held = self._of_graph if captured else self._memory
         first = held.address if held is not None else 0
         return [first + start for start in starts]
@@ -121,4 +130,7 @@ _WORKSPACES: Final[dict[tuple[int, int], Workspace]] = {}
 
 def workspace(device: Device, stream: int) -> Workspace:
     """The workspace of a stream."""
-    return _WORKSPACES.setdefault((device.index, stream), Workspace(device))
+    key = (device.index, stream)
+    if key not in _WORKSPACES:
+        _WORKSPACES.setdefault(key, Workspace(device, stream))
+    return _WORKSPACES[key]

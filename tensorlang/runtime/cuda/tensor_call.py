@@ -19,6 +19,7 @@ from tensorlang.runtime.arrays import dlpack
 from tensorlang.runtime.cpu import launcher_text, wrapper
 from tensorlang.runtime.cuda import driver as cuda_driver
 from tensorlang.runtime.cuda import graphs
+from tensorlang.runtime.cuda.module import ALIGN, workspace
 from tensorlang.runtime.signature import Signature
 
 if TYPE_CHECKING:
@@ -42,21 +43,20 @@ _FIELDS: Final = {
     "reports": "ptr",  # what was reported: `Faults.reports`
     "notes": "ptr",  # the last kernels launched: `cuda_driver.STARTED`
     "number": "i64",  # the kernel's number there
+    "capturing": "ptr",  # `cuStreamIsCapturing`
+    "workspace": "ptr",  # the last stream's: `Workspace.place`; 0 before there is one
+    "acquire": "ptr",  # methods of the device's lock, which Python objects are
+    "release": "ptr",
 }
 
 
 def serves(signature: Signature, host: Data) -> bool:
     """Whether calls of a kernel may be compiled.
 
-    Temporaries belong to a stream's workspace, and many launches are replayed as a
-    graph: both are left to Python.
+    Many launches are replayed as a graph, which is left to Python.
     """
-    return (
-        wrapper.takes_scalars(signature)
-        and bool(signature.buffers)
-        and not launcher_text.temporaries(host)
-        and not graphs.may_pay(host)
-    )
+    readable = wrapper.takes_scalars(signature) and bool(signature.buffers)
+    return readable and not graphs.may_pay(host)
 
 
 def overlaps(signature: Signature) -> list[tuple[int, int]]:
@@ -98,6 +98,9 @@ def text(signature: Signature, host: Data) -> str:
         overlaps=overlaps(signature),
         checks=reports(host),
         most_noted=cuda_driver.MOST_NOTED,
+        temporaries=len(launcher_text.temporaries(host)),
+        align=ALIGN,
+        legacy=max(cuda_driver.NEVER_CAPTURED),
     )
 
 
@@ -163,15 +166,20 @@ class TensorCall:
             (slow, kernel.refused, ctypes.addressof(self._plan), self._plan),
         )
 
-    def loaded(self) -> bool:
-        """Let it launch, as the kernel is loaded; False if PyTorch cannot be read."""
+    def loaded(self, stream: int) -> None:
+        """Let it launch if PyTorch can be read: the kernel has just run on a stream."""
         kernel, plan = self._kernel, self._plan
+        device = kernel.module.device
+        if kernel.has_temporaries:
+            plan.workspace = workspace(device, stream).place
+        if plan.kernels:
+            return
         read = dlpack.exchange(getattr(sys.modules.get("torch"), "Tensor", None))
         if read is None or cuda_driver.blocking():
-            return False
+            return
         plan.type, plan.describe, plan.stream_of = read
         plan.device = dlpack.CUDA | kernel.target.index << 32
-        plan.context = kernel.module.device.context
+        plan.context = device.context
         plan.get_current = cuda_driver.address_of("cuCtxGetCurrent")
         plan.push_current = cuda_driver.address_of("cuCtxPushCurrent_v2")
         plan.pop_current = cuda_driver.address_of("cuCtxPopCurrent_v2")
@@ -179,5 +187,6 @@ class TensorCall:
         plan.faults, plan.reports = kernel.word, kernel.reports
         plan.notes = cuda_driver.STARTED.address
         plan.number = cuda_driver.STARTED.number(kernel.name)
+        plan.capturing = cuda_driver.address_of("cuStreamIsCapturing")
+        plan.acquire, plan.release = map(id, device.methods_of_lock)
         plan.kernels = kernel.module.table
-        return True

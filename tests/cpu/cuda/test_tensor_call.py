@@ -1,6 +1,9 @@
 # ruff: noqa: ARG001
 """Compiled calls with PyTorch's own tensors, in host memory that plays the GPU's."""
 
+import ctypes
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from tensorlang.ir import parse
 from tensorlang.runtime import tensor_facts
 from tensorlang.runtime.arrays import dlpack
 from tensorlang.runtime.cuda import driver as cuda_driver
+from tensorlang.runtime.cuda.module import workspace
 from tensorlang.runtime.cuda.tensor_call import TensorCall
 
 torch = pytest.importorskip("torch")
@@ -50,7 +54,7 @@ def call(scaled):
     made = scaled.cached_launch([(60,), (60,)])
     compiled = TensorCall(scaled, [60, 60], made._block, [True], lambda *_: SLOW)
     assert compiled.function(1, 2, 3.0, 4) == SLOW  # before the kernel is loaded
-    assert compiled.loaded()
+    compiled.loaded(0)
     return compiled.function
 
 
@@ -154,7 +158,7 @@ def checked(x: i32[n], y: Out[i32[n]], *, n: i64):
     )
     known = kernel.cached_launch([(3,), (3,)])
     compiled = TensorCall(kernel, [3, 3], known._block, [True], known)
-    assert compiled.loaded()
+    compiled.loaded(0)
     monkeypatch.setattr(torch.Tensor, "get_device", lambda _: 0)
     monkeypatch.setattr("tensorlang.runtime.cuda.cached.stream_of", lambda _: 0)
     right, wrong = (here(torch.tensor([1, n, 3], dtype=torch.int32)) for n in (2, -2))
@@ -181,3 +185,78 @@ def test_facts_tell_calls_apart():
         assert read(x, other) is None, n
     assert read(*others[-2:]) is not None
     assert read(*others[-4:]) is None  # more than it has room for
+
+
+STREAM_OF = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
+)
+REVERSED = """
+def turned(x: f32[n], y: Out[f32[n]], *, n: i64):
+    t = alloc(f32[n])
+    for i in bound(n, "block.x"):
+        t[i] = x[i] * 2.0
+    for i in bound(n, "block.x"):
+        y[i] = t[n - 1 - i]
+"""
+
+
+@pytest.fixture
+def turned(driver):
+    """A kernel with a temporary, and its compiled call on any stream."""
+    kernel = build(parse(REVERSED), "cuda", store=False)
+    known = kernel.cached_launch([(60,), (60,)])
+    compiled = TensorCall(kernel, [60, 60], known._block, [False], lambda *_: SLOW)
+    streams = []
+
+    def call(x, y, stream=0):
+        def stream_of(kind, index, place):
+            place[0] = stream
+            return 0
+
+        streams.append(STREAM_OF(stream_of))
+        address = ctypes.cast(streams[-1], ctypes.c_void_p).value
+        compiled._plan.stream_of = address
+        return compiled.function(x, y)
+
+    return kernel, compiled, call
+
+
+def test_temporaries_are_in_the_workspace_of_the_stream(here, turned, driver):
+    kernel, compiled, call = turned
+    x, y = here(torch.tensor(X)), here(torch.zeros(60))
+    device = kernel.module.device
+    compiled.loaded(5)
+    assert call(x, y, stream=5) == SLOW  # it has no memory yet
+    held = workspace(device, 5)
+    held.take([60 * 4 - 1], 5)
+    assert held._memory.size == 256
+    assert call(x, y, stream=5) is None
+    np.testing.assert_array_equal(y.numpy(), X[::-1] * 2)
+    assert call(x, y, stream=6) == SLOW  # another stream's
+    assert call(x, y, stream=0) == SLOW
+    driver.capturing = (5, [])
+    assert call(x, y, stream=5) == SLOW  # a graph has memory of its own
+    driver.capturing = None
+    held._memory, held._words[2] = None, held._words[1] + 239
+    assert call(x, y, stream=5) == SLOW  # too little
+    assert len(driver.launched) == 2
+
+
+def test_calls_with_temporaries_are_enqueued_one_after_another(here, turned, driver):
+    kernel, compiled, call = turned
+    x, y = here(torch.tensor(X)), here(torch.zeros(60))
+    device = kernel.module.device
+    compiled.loaded(0)
+    workspace(device, 0).take([240], 0)
+    assert call(x, y) is None
+    with ThreadPoolExecutor(1) as other, device.lock:
+        assert other.submit(call, x, y).result() == SLOW  # which waits for the lock
+        assert call(x, y) is None  # the lock may be taken again
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(call, x, y).result() is None  # it was released
+    driver.fail["cuLaunchKernel"] = 400
+    with pytest.raises(DeviceError, match="turned: starting a launch"):
+        call(x, y)
+    del driver.fail["cuLaunchKernel"]
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(call, x, y).result() is None
