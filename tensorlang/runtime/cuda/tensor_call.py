@@ -154,7 +154,7 @@ class TensorCall:
         slow: Callable[..., object],
     ) -> None:
         signature = kernel.signature
-        self._kernel = kernel
+        self._kernel, self._launcher = kernel, kernel.launcher
         self._plan: Any = _plan_of(tuple(_lengths(signature).items()))()
         self._plan.counts[:] = counts
         self._plan.sizes[:] = [block[slot] for slot in _bound(signature)]
@@ -162,8 +162,8 @@ class TensorCall:
         self.function: Callable[..., Any] = wrapper.builtin(
             signature.name,
             str(signature),
-            kernel.launcher.call,
-            (slow, kernel.refused, ctypes.addressof(self._plan), self._plan),
+            self._launcher.call,
+            (slow, kernel.refused, ctypes.addressof(self._plan), self),
         )
 
     def loaded(self, stream: int) -> None:

@@ -2,6 +2,7 @@
 """Compiled calls with PyTorch's own tensors, in host memory that plays the GPU's."""
 
 import ctypes
+import gc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -260,3 +261,15 @@ def test_calls_with_temporaries_are_enqueued_one_after_another(here, turned, dri
     del driver.fail["cuLaunchKernel"]
     with ThreadPoolExecutor(1) as other:
         assert other.submit(call, x, y).result() is None
+
+
+def test_its_code_stays_loaded(here, scaled):
+    known = scaled.cached_launch([(60,), (60,)])
+    compiled = TensorCall(scaled, [60, 60], known._block, [True], known)
+    compiled.loaded(0)
+    function = compiled.function
+    del scaled.__dict__["launcher"], compiled, known
+    gc.collect()
+    x, y = here(torch.tensor(X)), here(torch.zeros(60))
+    assert function(x, y, 2.0, 3) is None
+    np.testing.assert_array_equal(y.numpy(), X * 2 + 3)
