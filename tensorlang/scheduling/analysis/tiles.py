@@ -20,6 +20,7 @@ from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import Access, buffers_of, change_accesses, moved
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.bounds import prove
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly, number, term
 from tensorlang.ir.simplification.conditions import conjunction, conjuncts
@@ -270,7 +271,9 @@ def _inside(
     asked = []
     if not (low.is_constant and low.constant >= 0):
         asked.append(value >= 0)
-    if not (room.is_constant and room.constant > 0):
+    ends = {v: (r.low.expr(), r.high.expr()) for v, r in around.items() if r}
+    known = room.is_constant and room.constant > 0
+    if not known and not prove(part.high.expr() < extent, ends):
         asked.append(value < extent)
     return asked
 

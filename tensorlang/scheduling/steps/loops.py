@@ -46,8 +46,9 @@ def split(
 
     Args:
         loop: The loop's name.
-        factors: The new extents; one of them may be `None`, inferred by ceiling
-            division. A single number `n` stands for `[None, n]`.
+        factors: The new extents; one of them may be `None`, inferred by division,
+            rounded up unless an `If` around says that it is exact. A single number `n`
+            stands for `[None, n]`.
 
     Returns:
         The function, and the names of the new loops: `i_0`, `i_1`, ..., with the next
@@ -71,7 +72,7 @@ def split(
     """
     path = tree.find_loop(func, loop)
     old = tree.loop_of(path)
-    sizes = _sizes(old, [None, factors] if isinstance(factors, int) else factors)
+    sizes = _sizes(old, [None, factors] if isinstance(factors, int) else factors, path)
     factors_cover(old, sizes)
     steady([old], old.body)
     names = tree.numbered(func, old.var.name, len(sizes))
@@ -96,7 +97,7 @@ def _exact(extent: Expr, sizes: Sequence[Expr], path: tree.Path) -> bool:
     return divides(prod(known), extent, path)
 
 
-def _sizes(loop: For, factors: Sequence[int | None]) -> list[Expr]:
+def _sizes(loop: For, factors: Sequence[int | None], path: tree.Path) -> list[Expr]:
     """The new extents, the missing one inferred."""
     name = loop.var.name
     given = [factor for factor in factors if factor is not None]
@@ -114,11 +115,19 @@ def _sizes(loop: For, factors: Sequence[int | None]) -> list[Expr]:
         raise ScheduleError(
             f"split: loop {name!r}: {list(factors)} make more than 2^48 iterations"
         )
-    inferred = ceil_div(loop.extent, prod(given))
+    inferred = _quotient(loop.extent, prod(given), path)
     return [
         inferred if factor is None else Const(factor, loop.var.dtype)
         for factor in factors
     ]
+
+
+def _quotient(extent: Expr, size: int, path: tree.Path) -> Expr:
+    """`extent / size`, rounded up where that is needed."""
+    made = ceil_div(extent, size)
+    if made == extent or isinstance(made, Const) or not divides(size, extent, path):
+        return made
+    return extent // size
 
 
 # --------------------------------------------------------------------------- fuse
