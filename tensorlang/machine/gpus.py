@@ -42,7 +42,9 @@ class Gpu:
     clock: float  # cycles per second
     memory: float  # device memory bandwidth in bytes per second
     cache: int  # L2 cache bandwidth in bytes per cycle, for all multiprocessors
-    singles: int  # 32-bit float operations per cycle and multiprocessor
+    # multiply-adds of 32-bit and of 64-bit floats per cycle and multiprocessor
+    singles: int
+    doubles: int
     # multiply-adds of 16-bit values per cycle and multiprocessor, by the tensor core
     # instructions of warps (`mma`)
     products: int
@@ -78,9 +80,9 @@ class Gpu:
 # fast.cu's 704 TFLOP/s by tiles of 128 x 256 without multicast move 8.2 TB/s, so it is
 # no less than 4500 bytes per cycle. Hopper issues `mma` at 63 % of the rate of `wgmma`.
 GPUS: Final = {
-    "sm_80": Gpu(108, 64, 32, 164 << 10, 1.41e9, 1.555e12, 5120, 64, 1024),
-    "sm_90a": Gpu(132, 64, 32, 228 << 10, 1.83e9, 3.35e12, 5120, 128, 1290, 2048),
-    "sm_100": Gpu(148, 64, 32, 228 << 10, 1.85e9, 8.0e12, 6144, 128, 2048),
+    "sm_80": Gpu(108, 64, 32, 164 << 10, 1.41e9, 1.555e12, 5120, 64, 32, 1024),
+    "sm_90a": Gpu(132, 64, 32, 228 << 10, 1.83e9, 3.35e12, 5120, 128, 64, 1290, 2048),
+    "sm_100": Gpu(148, 64, 32, 228 << 10, 1.85e9, 8.0e12, 6144, 128, 64, 2048),
 }
 # part of a device's name -> its specification
 DEVICES: Final = {

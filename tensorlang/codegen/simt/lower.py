@@ -28,6 +28,7 @@ from tensorlang.codegen.simt.indices import narrow_indices
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
 from tensorlang.codegen.simt.quotients import hoist_divisions
+from tensorlang.codegen.simt.reciprocals import multiply_by_reciprocals
 from tensorlang.codegen.simt.register_indices import substitute_register_indices
 from tensorlang.codegen.simt.reserved import RESERVED
 from tensorlang.codegen.simt.unswitch import unswitch_loops
@@ -83,6 +84,7 @@ def lower(function: Function, target: Target) -> Function:
     check_rows(function)
     function = unswitch_loops(combine_vectors(widen_narrow(function)))
     function = hoist_divisions(function, names)
+    function = multiply_by_reciprocals(function, names, target)
     return bind_deep(narrow_indices(bind_common(function, names)), names)
 
 
