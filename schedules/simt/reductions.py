@@ -12,8 +12,10 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.collectives import WARP
+from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import For
+from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.matrices import writer_of
 from tensorlang.schedules.simt.row_threads import RowThreads, distribute_row, row_knobs
 from tensorlang.schedules.stages import (
@@ -23,12 +25,19 @@ from tensorlang.schedules.stages import (
     trips,
     variables,
 )
+from tensorlang.schedules.streaming import loop_named
 from tensorlang.schedules.tiling import extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _SHORT: Final = 32  # elements that one thread reduces as fast as several do
 _GROUPS: Final = (1, 2, 4, 8, 16, 32)
 _STEPS: Final = 4  # loads in flight per thread
+_BLOCK_GROUPS: Final = (16, 32, 64, 128, 256)
+_BLOCK_STEPS: Final = (2, 4, 8)
+_ACCESS_BITS: Final = 128  # of one access by a thread
+_BLOCK: Final = 1024  # threads, at most
+_SHARED: Final = 32 << 10  # bytes of a block's partial results, at most
+_BLOCKS: Final = 128  # about the multiprocessors of a device
 _PARTS: Final = (64, 128, 256, 512, 1024, 2048)  # rows of a chunk
 _PART_THREADS: Final = (128, 256, 512)
 _PART_STEPS: Final = (2, 4, 8, 16)
@@ -64,14 +73,26 @@ def _written_by(s: Schedule, writer: str, result: str, at: str) -> None:
 
 
 def across_memory(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """Few results that are contiguous themselves: several groups of threads."""
+    """Few results that are contiguous themselves: several groups of threads.
+
+    Where there are blocks of a warp's results for a whole device, one launch of large
+    blocks, whose threads read several neighbours at once; otherwise in chunks.
+    """
     columns, folded = _parted(stage)
     if not columns or contiguous_loop(stage) is not columns[-1]:
         raise ScheduleError(f"{stage.name} has no contiguous results")
-    count, length = trips(columns), trips(folded)
-    many = count is not None and count >= _MANY
-    if many or (length is not None and length < _SHORT):
-        raise ScheduleError(f"{stage.name} has enough results, or reduces few elements")
+    length = trips(folded)
+    if length is not None and length < _SHORT:
+        raise ScheduleError(f"{stage.name} reduces few elements")
+    if not s.attempt(_large_blocks, s, knobs, stage):
+        _chunks(s, knobs, stage)
+
+
+def _chunks(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    """Chunks of rows, combined by a second launch if there are several."""
+    count, length = map(trips, _parted(stage))
+    if count is not None and count >= _MANY:
+        raise ScheduleError(f"{stage.name} has enough results")
     groups = knobs.choice("groups", _GROUPS, default=8)
     part = knobs.choice("rows_of_a_part", _PARTS, default=512)
     column, row = _in_order(s, stage)
@@ -81,6 +102,39 @@ def across_memory(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         s.reorder(outer, column, inner)
         _columns(s, name, groups)
     _columns(s, stage.name, groups)
+
+
+def _large_blocks(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    """Blocks of a warp's results, each thread reducing rows of several neighbours."""
+    lanes = max(_ACCESS_BITS // max(_bits(stage), 8), 1)
+    held = WARP * sum(buffer.dtype.bytes for buffer in stage.outputs)
+    most = min(_BLOCK * lanes // WARP, _SHARED // held)
+    default = max((n for n in _BLOCK_GROUPS if n <= most), default=_BLOCK_GROUPS[0])
+    groups = knobs.choice("block_groups", _BLOCK_GROUPS, default=default)
+    steps = knobs.choice("block_steps", _BLOCK_STEPS, default=4)
+    column, row = _in_order(s, stage)
+    count, length = (loop_named(s, name).extent for name in (column, row))
+    few = s.specialize(column, (count % WARP).equal(0) & (count >= _BLOCKS * WARP))
+    ragged = s.specialize(column, (length % (steps * groups)).equal(0))
+    for name in (column, ragged):
+        if name:
+            _results(s, name, groups, steps, lanes)
+    if few:
+        (name,) = (block.name for block in blocks(loop_named(s, few)))
+        s.attempt(_chunks, s, knobs, stage_named(s, name))
+
+
+def _results(s: Schedule, column: str, groups: int, steps: int, lanes: int) -> None:
+    """A block for a warp's results, its groups of threads for every so many rows."""
+    (row,) = (loop.var.name for loop in loops(loop_named(s, column).body))
+    results, thread, lane = s.split(column, [None, WARP // lanes, lanes])
+    step, more, group = s.split(row, [None, steps, groups])
+    s.reorder(results, thread, group, step, more, lane)
+    s.unroll(more)
+    s.vectorize(lane)
+    s.bind(results, "block.x")
+    s.bind(thread, "thread.x")
+    s.bind(group, "thread.y")
 
 
 def one_result(s: Schedule, knobs: Knobs, stage: Stage) -> None:

@@ -22,6 +22,18 @@ def count(pattern, kernel):
     return len(re.findall(pattern, kernel.asm))
 
 
+def launches(kernel):
+    """The machine code of each launch."""
+    parts = re.split(r"\.section\s+\.text\.", kernel.asm)[1:]
+    return {
+        part.partition(",")[0]: part.partition("\n$__internal")[0] for part in parts
+    }
+
+
+def instructions(asm):
+    return len(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?!NOP)", asm))
+
+
 @pytest.mark.parametrize("arch", targets.ARCHITECTURES)
 @pytest.mark.parametrize("name", ["nn.dense", "math.matmul"])
 def test_products_have_16_by_8_sums_and_copy_16_bytes_while_they_compute(name, arch):
@@ -102,7 +114,7 @@ def test_elements_are_loaded_together_before_the_first_is_used(name, loads, stor
 def test_blocks_of_rows_of_any_length_are_found_by_plain_division(name):
     kernel = built(name)
     assert "floordiv_" not in kernel.source
-    assert count(r"STG\.E\.128", kernel) == (name != "nn.transpose")
+    assert count(r"STG\.E\.128", kernel) == (4 if name == "nn.transpose" else 1)
 
 
 @pytest.mark.parametrize("name", ["random.bits", "nn.dropout"])
@@ -114,6 +126,16 @@ def test_a_ragged_end_has_no_hashes_of_its_own(name):
     assert count(r"\bLOP3", kernel) <= 4 * 27
     assert kernel.source.count("__funnelshift_l") == 1
     assert kernel.source.count("rotl_u32(") - 1 == 14
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_dropout_divides_once_per_thread(dtype):
+    kernel = built("nn.dropout", (1 << 24,), dtypes=dtype)
+    asm = launches(kernel)["nn_dropout"]
+    each = 128 // (32 if dtype == "f32" else 16)
+    assert len(re.findall(r"\bF2F\.F32\.F64", asm)) == each
+    assert len(re.findall(r"\bMUFU\.RCP", asm)) == 1
+    assert not re.search(r"\bFCHK", asm)
 
 
 @pytest.mark.parametrize("name", ["nn.softmax", "nn.layer_norm"])
@@ -135,10 +157,27 @@ def test_sums_of_all_are_two_launches_of_wide_loads():
     assert count(r"LDG\.E\.128", kernel) == 8
 
 
-def test_transposes_have_one_barrier():
-    kernel = built("nn.transpose")
-    assert count(r"BAR\.SYNC", kernel) == 1
-    assert count(r"\bSTS", kernel) == count(r"\bLDS", kernel) == 4
+@pytest.mark.parametrize(("dtype", "each"), [("f32", 4), ("bf16", 8), ("f64", 2)])
+def test_transposes_of_whole_squares_access_16_bytes(dtype, each):
+    kernel = built("nn.transpose", (16384, 4096), dtypes=dtype)
+    assert kernel.resources["launches"] == 2
+    asm = launches(kernel)["nn_transpose_1"]
+    elements = 64 * 64 // 256
+    for wide in (r"LDG\.E\.128", r"STS\.128", r"STG\.E\.128"):
+        assert len(re.findall(wide, asm)) == elements // each
+    for other in (r"\bLDG", r"\bSTG"):
+        assert len(re.findall(other, asm)) == elements // each
+    assert len(re.findall(r"BAR\.SYNC", asm)) == 1
+    assert instructions(asm) <= 12 * elements
+
+
+def test_sums_of_columns_are_one_launch_of_wide_loads_without_conditions():
+    kernel = built("math.sum", (16384, 4096), axis=0)
+    asm = launches(kernel)["math_sum_1"]
+    loads = re.findall(r"(@!?P\d)?\s+(LDG\S*)", asm)
+    assert len(loads) >= 4
+    assert all(name.startswith("LDG.E.128") and not guard for guard, name in loads)
+    assert kernel.resources["registers"] <= 64  # of 1024 threads
 
 
 @pytest.mark.parametrize("name", OTHERS)
