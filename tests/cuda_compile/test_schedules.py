@@ -187,15 +187,26 @@ def test_nothing_is_spilled(name):
     assert resources["registers"] <= 128
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_convolutions_of_bf16_copy_16_bytes_beside_tensor_cores(layout):
-    image = (64, 64, 58, 58) if layout == "NCHW" else (64, 58, 58, 64)
-    shapes = image, (64, 64, 3, 3)
-    kernel = built("nn.conv2d", *shapes, dtypes="bf16", layout=layout)
+def test_convolutions_of_bf16_copy_16_bytes_beside_tensor_cores():
+    kernel = built("nn.conv2d", (64, 64, 58, 58), (64, 64, 3, 3), dtypes="bf16")
     assert kernel.resources["spill_bytes"] == 0
     assert count(r"\bHMMA", kernel) >= 32
     assert count(r"LDGSTS\.E\.BYPASS\.\S*128", kernel) >= 12
     assert not re.search(r"LDGSTS\.E (?!BYPASS)", kernel.asm)
+
+
+def test_convolutions_with_channels_last_are_products_of_warpgroups():
+    shapes = (64, 56, 56, 64), (64, 64, 3, 3)
+    given = {"dtypes": "bf16", "layout": "NHWC", "padding": (1, 1, 1, 1)}
+    kernel = built("nn.conv2d", *shapes, **given)
+    assert kernel.resources["launches"] == 2  # one copies the weights
+    assert kernel.resources["spill_bytes"] == kernel.resources["stack_bytes"] == 0
+    assert count(r"\bHGMMA\.64x64x16", kernel) >= 4
+    assert count(r"UTMALDG\.4D", kernel) == 2  # a box of pixels, and weights
+    assert count(r"UTMASTG\.4D", kernel) == 1
+    assert count(r"LDG\.E\.128", kernel) == count(r"STG\.E\.128", kernel) == 9
+    assert count(r"\bSTG", kernel) == 9
+    assert "HMMA" not in kernel.asm
 
 
 def test_large_windows_are_read_line_by_line():
