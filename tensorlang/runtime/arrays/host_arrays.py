@@ -7,7 +7,7 @@ imported that the caller does not use.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -46,16 +46,12 @@ def written(values: Iterable[object]) -> None:
     """Bump the version counters of PyTorch tensors that a kernel overwrites."""
     tensors = tuple([value for value in values if kind_of(value) == "torch"])
     if tensors:
-        incremented(tensors)
-
-
-def incremented(tensors: tuple[torch.Tensor, ...]) -> None:
-    """Bump the version counters of PyTorch tensors, by its fast private function."""
-    _increment(sys.modules["torch"])(tensors)
+        increment(sys.modules["torch"])(tensors)
 
 
 @cache
-def _increment(torch: ModuleType) -> Callable[[tuple[torch.Tensor, ...]], None]:
+def increment(torch: ModuleType) -> Callable[[Sequence[torch.Tensor]], None]:
+    """What bumps the version counters of tensors, its fast private function if any."""
     public = torch.autograd.graph.increment_version
     made: Callable[..., None] = getattr(torch._C, "_increment_version", public)  # noqa: SLF001 - fast
     return made
