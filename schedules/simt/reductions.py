@@ -14,7 +14,8 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.collectives import WARP
 from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import For
+from tensorlang.ir.nodes import Const, Expr, For
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.matrices import writer_of
 from tensorlang.schedules.simt.row_threads import RowThreads, distribute_row, row_knobs
@@ -35,7 +36,7 @@ _STEPS: Final = 4  # loads in flight per thread
 _BLOCK_GROUPS: Final = (16, 32, 64, 128, 256)
 _BLOCK_STEPS: Final = (2, 4, 8)
 _ACCESS_BITS: Final = 128  # of one access by a thread
-_BLOCK: Final = 1024  # threads, at most
+_BLOCK: Final = 1024  # threads, unless the target says otherwise
 _SHARED: Final = 32 << 10  # bytes of a block's partial results, at most
 _BLOCKS: Final = 128  # about the multiprocessors of a device
 _PARTS: Final = (64, 128, 256, 512, 1024, 2048)  # rows of a chunk
@@ -106,22 +107,31 @@ def _chunks(s: Schedule, knobs: Knobs, stage: Stage) -> None:
 
 def _large_blocks(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     """Blocks of a warp's results, each thread reducing rows of several neighbours."""
+    results = trips(stage.driven("spatial"))
+    if results is not None and (results % WARP or results < _BLOCKS * WARP):
+        raise ScheduleError(f"{stage.name} has {results} results, too few for a device")
     lanes = max(_ACCESS_BITS // max(_bits(stage), 8), 1)
     held = WARP * sum(buffer.dtype.bytes for buffer in stage.outputs)
-    most = min(_BLOCK * lanes // WARP, _SHARED // held)
+    threads = (s.target.block_threads if s.target else 0) or _BLOCK
+    most = min(threads * lanes // WARP, _SHARED // held)
     default = max((n for n in _BLOCK_GROUPS if n <= most), default=_BLOCK_GROUPS[0])
     groups = knobs.choice("block_groups", _BLOCK_GROUPS, default=default)
     steps = knobs.choice("block_steps", _BLOCK_STEPS, default=4)
     column, row = _in_order(s, stage)
     count, length = (loop_named(s, name).extent for name in (column, row))
-    few = s.specialize(column, (count % WARP).equal(0) & (count >= _BLOCKS * WARP))
-    ragged = s.specialize(column, (length % (steps * groups)).equal(0))
-    for name in (column, ragged):
-        if name:
-            _results(s, name, groups, steps, lanes)
+    few = _unless(s, column, (count % WARP).equal(0) & (count >= _BLOCKS * WARP))
+    ragged = _unless(s, column, (length % (steps * groups)).equal(0))
+    for name in filter(None, (column, ragged)):
+        _results(s, name, groups, steps, lanes)
     if few:
         (name,) = (block.name for block in blocks(loop_named(s, few)))
         s.attempt(_chunks, s, knobs, stage_named(s, name))
+
+
+def _unless(s: Schedule, loop: str, condition: Expr) -> str:
+    """The loop for when a condition is false; empty if constants decide it."""
+    decided = isinstance(simplify(condition), Const)
+    return "" if decided else s.specialize(loop, condition)
 
 
 def _results(s: Schedule, column: str, groups: int, steps: int, lanes: int) -> None:
