@@ -562,6 +562,28 @@ def test_what_packages_require_is_looked_for(tmp_path):
     assert missing(tmp_path, ["outer", "nothing"]) == ["nothing", "Not.There"]
 
 
+@pytest.mark.usefixtures("ptx_driver")
+def test_reading_the_clocks_is_not_timed(monkeypatch):
+    from tensorlang.tuner.measurement import telemetry
+
+    done = []
+
+    def read():
+        assert len(done) % 256 == 0  # with all calls queued again
+        time.sleep(0.05)
+
+    monkeypatch.setattr(telemetry, "reader", lambda _: read)
+    measure, works = module("measure"), module("works")
+    stage = works.Stage("cuda")
+    monkeypatch.setattr(stage, "wait", lambda: None)
+    monkeypatch.setattr(measure, "calls_for", lambda *_: 256)
+    sides = works.Sides({"ours": [lambda: done.append(1)]}, {})
+    times, about = measure._by_bursts(sides, stage, 3)
+    assert len(times["ours"]) == 3
+    assert 256 * max(times["ours"]) < 0.05
+    assert about["clocks"] == {"ours": "clocks unknown"}
+
+
 def test_what_jax_was_asked_for_is_waited_for():
     asked = []
 
