@@ -122,9 +122,10 @@ def repeated(  # noqa: PLR0917 - as `tensors.call`
     if torch is None:
         return None
     given = (*arrays, *_outs(out)) if out is not None else arrays
-    key = _key(torch, given, attributes, target, out)
+    facts = tensor_facts.reader(torch)(*given) or _facts(torch, given)
+    key: tuple[object, ...] = (target, type(out), *attributes.values(), facts)
     try:
-        found: Repeated | None = None if key is None else op.kernels.get(key)
+        found: Repeated | None = op.kernels.get(key)
     except TypeError:  # an unhashable fact: the slow path raises the error
         return None
     if found is None:
@@ -155,12 +156,12 @@ def remembered(  # noqa: PLR0917 - as `repeated`
     """
     torch = sys.modules.get("torch")
     given = (*arrays, *_outs(out))
-    key = None if torch is None else _key(torch, given, attributes, target, out)
+    facts = torch and (tensor_facts.reader(torch)(*given) or _facts(torch, given))
     explained = ready.launch if type(ready.launch) is Explained else None
     kernel = op.built(explained.kernel if explained else ready.launch)
     serves = ready.results and not ready.keys and hasattr(kernel, "cached_launch")
     single = ready.single is not None
-    if key is None or not serves or (single and type(out) is tuple):
+    if facts is None or not serves or (single and type(out) is tuple):
         return None
     like = next(each for each in given if type(each) is not np.ndarray)
     results = _results(torch, ready, like.device)
@@ -174,6 +175,7 @@ def remembered(  # noqa: PLR0917 - as `repeated`
     launch = replace(explained, kernel=known.quick) if explained else known.quick
     makers = [result.maker(torch) for result in results]
     fresh = makers[0] if single else partial(_all, makers)
+    key = (target, type(out), *attributes.values(), facts)
     op.kernels[key] = Repeated(launch, fresh, single, ready.check)
     op.kernels["launch", known.quick] = kernel  # for `Operator.built`
     return repeated(op, arrays, attributes, scalars, target, out)
@@ -205,18 +207,6 @@ def _fit(results: Sequence[Result], outs: Sequence[Any]) -> bool:
 def _outs(out: Any) -> tuple[Any, ...]:
     """The tensors that a call is given for its results."""
     return () if out is None else out if type(out) is tuple else (out,)
-
-
-def _key(
-    torch: Any,
-    given: Sequence[Any],
-    attributes: Mapping[str, object],
-    target: object,
-    out: object,
-) -> tuple[object, ...] | None:
-    """The cache key of a call; None if an array is not a tensor that is served."""
-    facts = tensor_facts.reader(torch)(*given) or _facts(torch, given)
-    return None if facts is None else (target, type(out), *attributes.values(), facts)
 
 
 def _facts(torch: Any, given: Sequence[Any]) -> Hashable | None:
