@@ -33,6 +33,7 @@ with lazy.modules(__name__):
 _USUAL: Final = (1, 12, 512, 64)
 _STEP: Final = 16  # columns of a product of fragments
 _MOST: Final = 128  # columns of results that threads hold
+_PANEL: Final = 64  # columns of 128 bytes, as products of warpgroups read them
 
 
 def _has_columns(workload: Workload) -> bool:
@@ -69,6 +70,17 @@ def _in_tiles(workload: Workload) -> bool:
     small = 0 < depth <= 2 * _MOST and 0 < width <= _MOST
     kinds = set(workload.dtypes[: _given(workload)])
     return kinds in ({"f16"}, {"bf16"}) and whole and small
+
+
+def _in_panels(workload: Workload) -> bool:
+    """Whether products of warpgroups serve: of rows of whole 128 bytes."""
+    *_, (*_, depth), _, (*_, width) = workload.shapes[: _given(workload)]
+    return _in_tiles(workload) and depth % _PANEL == width % _PANEL == 0
+
+
+def _grad_in_panels(workload: Workload) -> bool:
+    """Whether they serve the gradient."""
+    return _in_panels(workload) and _grad_in_tiles(workload)
 
 
 def _grad_in_tiles(workload: Workload) -> bool:
@@ -168,6 +180,20 @@ def _tiles(**given: Any) -> ir.Tensor:
     return problem.result(tiles.attention(problem))
 
 
+@algorithm(
+    attention,
+    "group_tiles",
+    serves=_in_panels,
+    feature="wgmma",
+    tolerance=2.0**-8,
+    finite=True,
+)
+def _group_tiles(**given: Any) -> ir.Tensor:
+    """As `tiles`, larger ones."""
+    problem = loops.Problem.of(**given)
+    return problem.result(tiles.attention(problem, groups=True))
+
+
 _grad = attention.grad
 assert _grad is not None
 
@@ -194,4 +220,21 @@ def _tiles_grad(
 ) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
     problem = loops.Problem.of(k=k, v=v, **given)
     dq, dk, dv = tile_gradient.attention_grad(problem.per_query(dy), problem)
+    return problem.result(dq), ir.reshaped(dk, k.shape), ir.reshaped(dv, v.shape)
+
+
+@algorithm(
+    _grad,
+    "group_tiles",
+    serves=_grad_in_panels,
+    feature="wgmma",
+    tolerance=2.0**-8,
+    finite=True,
+)
+def _group_tiles_grad(
+    dy: ir.Tensor, k: ir.Tensor, v: ir.Tensor, **given: Any
+) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
+    problem = loops.Problem.of(k=k, v=v, **given)
+    dy = problem.per_query(dy)
+    dq, dk, dv = tile_gradient.attention_grad(dy, problem, groups=True)
     return problem.result(dq), ir.reshaped(dk, k.shape), ir.reshaped(dv, v.shape)

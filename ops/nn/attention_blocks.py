@@ -94,6 +94,11 @@ class Place:
         """The index of a column, as `key`."""
         return self.key(j)
 
+    @property
+    def begun(self) -> ir.Expr:
+        """The first column of the block."""
+        return self.first
+
     def pair(self, i: ir.Expr, j: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
         """The number in the block of a row's query, and of a column's key."""
         return i, j
@@ -220,6 +225,11 @@ class Turned(Place):
     def column(self, j: ir.Expr) -> tuple[ir.Expr, ...]:
         """The index of a column, as `query`."""
         return self.query(j)
+
+    @property
+    def begun(self) -> ir.Expr:
+        """The first column of the block."""
+        return self.start
 
     def pair(self, i: ir.Expr, j: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
         """The number in the block of a column's query, and of a row's key."""

@@ -48,11 +48,13 @@ _BASE, _SHARE, _INNER = range(3)
 _OfPair: TypeAlias = Callable[[ir.Expr, ir.Expr], ir.Expr]
 
 
-def attention_grad(dy: ir.Tensor, p: Problem) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
-    """The gradients of queries, keys and values."""
-    saved = _Forward(p).saved(dy)
-    dq = _Backward(p, dy, saved).to_queries()
-    dk, dv = _Backward(p, dy, saved, turned=True).to_keys()
+def attention_grad(
+    dy: ir.Tensor, p: Problem, *, groups: bool = False
+) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
+    """The gradients of queries, keys and values, by products of warps or warpgroups."""
+    saved = _Forward(p, groups=groups).saved(dy)
+    dq = _Backward(p, dy, saved, groups=groups).to_queries()
+    dk, dv = _Backward(p, dy, saved, groups=groups, turned=True).to_keys()
     return dq, dk, dv
 
 
@@ -100,12 +102,19 @@ class _Backward(TileSteps):
     """The steps to the gradients of queries or, if these are columns, of keys."""
 
     def __init__(
-        self, p: Problem, dy: ir.Tensor, saved: ir.Tensor, *, turned: bool = False
+        self,
+        p: Problem,
+        dy: ir.Tensor,
+        saved: ir.Tensor,
+        *,
+        groups: bool,
+        turned: bool = False,
     ) -> None:
         wide = max(int(p.q.shape[-1]), int(p.v.shape[-1])) > _NARROW
         columns = KEYS // (2 if wide else 1) // (2 if p.mask else 1)
-        nest = Nest(p, QUERIES, columns, turned)
-        super().__init__(p, nest, "_dk" if turned else "_dq")
+        rows = 2 * QUERIES if groups else QUERIES
+        nest = Nest(p, rows, columns, turned)
+        super().__init__(p, nest, "_dk" if turned else "_dq", groups=groups)
         self.inputs = (dy, saved, *p.arrays)
         queries, keys = (p.q, dy), (p.k, p.v)
         own, met = (keys, queries) if turned else (queries, keys)

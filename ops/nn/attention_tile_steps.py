@@ -34,6 +34,7 @@ class TileSteps:
         p: The problem.
         nest: The loops around the steps.
         suffix: Of the names of temporaries and blocks, where there are other nests.
+        groups: Whether warpgroups multiply, of copies in bulk.
         held: The temporaries so far.
         started: The steps that start a tile of rows, so far.
         steps: Those with each tile of columns, so far.
@@ -41,8 +42,10 @@ class TileSteps:
         factor: Of differences of scores, for powers of 2.
     """
 
-    def __init__(self, p: Problem, nest: Nest, suffix: str = "") -> None:
-        self.p, self.nest, self.suffix = p, nest, suffix
+    def __init__(
+        self, p: Problem, nest: Nest, suffix: str = "", *, groups: bool = False
+    ) -> None:
+        self.p, self.nest, self.suffix, self.groups = p, nest, suffix, groups
         self.held: list[ir.Tensor] = []
         self.started: list[ir.Stmt] = []
         self.steps: list[ir.Stmt] = []
@@ -116,12 +119,19 @@ class TileSteps:
         return made
 
     def of_column(self, name: str, of: ir.Tensor) -> ir.Tensor:
-        """A copy of the columns that a tile meets: rows of an array."""
+        """A copy of the columns that a tile meets: rows of an array.
+
+        In bulk, there are zeros beyond the last one.
+        """
         width, columns = of.buffer.shape[-1], self.each[1]
         made = self._held(name, self.nest.columns, width, of.dtype)
 
         def copy(at: Place, j: ir.Expr, c: ir.Expr) -> ir.Stmt:
-            return store(made, (j, c), of[(*at.column(j), c)])
+            value: ir.Expr = of[(*at.column(j), c)]
+            if self.groups:
+                inside = at.begun + j < of.buffer.shape[-2]
+                value = ir.select(inside, value, ir.as_expr(0, of.dtype))
+            return store(made, (j, c), value)
 
         own = columns, Loop("c", width)
         self.steps.append(self.block(name, own, copy, t="spatial"))

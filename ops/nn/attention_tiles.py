@@ -17,12 +17,14 @@ Dao, "FlashAttention-2", 2023.
 from __future__ import annotations
 
 import math
+import operator
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir
-from tensorlang.ops.nn.attention_blocks import QUERIES, Nest, Place
+from tensorlang.ops.nn.attention_blocks import KEYS, QUERIES, Nest, Place
 from tensorlang.ops.nn.attention_steps import add, store
-from tensorlang.ops.nn.attention_tile_steps import TileSteps, lane_of, of_lane
+from tensorlang.ops.nn.attention_tile_steps import PAIR, TileSteps, lane_of, of_lane
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn.attention_definitions import Problem
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
 _NARROW: Final = 64  # columns of results of which a thread holds those of more rows
 
 
-def attention(p: Problem) -> ir.Tensor:
-    """The result, one for each query of `p.q`."""
-    tiles = Tiles(p)
+def attention(p: Problem, *, groups: bool = False) -> ir.Tensor:
+    """The result, one for each query of `p.q`, by products of warps or warpgroups."""
+    tiles = Tiles(p, groups=groups)
     *rows, _ = p.q.buffer.shape
     y = ir.placeholder((*rows, p.v.buffer.shape[-1]), p.q.dtype, "y").buffer
     return ir.Tensor(y, tiles.stage(tiles.finished(y), (y,), p.arrays))
@@ -41,12 +43,15 @@ def attention(p: Problem) -> ir.Tensor:
 class Tiles(TileSteps):
     """The steps from queries to results, on tiles."""
 
-    def __init__(self, p: Problem) -> None:
+    def __init__(self, p: Problem, *, groups: bool = False) -> None:
+        """`groups`: whether warpgroups multiply, which have room for larger tiles."""
         # twice the queries halve what warps load of keys and values for each product;
         # masks and windows need the registers
         plain = p.mask is None and p.window is None
-        twice = plain and int(p.v.shape[-1]) <= _NARROW
-        super().__init__(p, Nest(p, 2 * QUERIES if twice else QUERIES))
+        twice = groups or (plain and int(p.v.shape[-1]) <= _NARROW)
+        columns = KEYS if p.masked or not groups else 2 * KEYS
+        nest = Nest(p, 2 * QUERIES if twice else QUERIES, columns)
+        super().__init__(p, nest, groups=groups)
         self.query = self.of_row("query", p.q)
         self.result = self.sums("result", p.v.buffer.shape[-1])
         self.top, self.total, self.whole, self.highest, self.peak, self.base = map(
@@ -68,21 +73,22 @@ class Tiles(TileSteps):
 
     def _step(self) -> None:
         """The scores of a tile, their weights and sums, and the sums of values."""
-        top, block = ir.rows.top_of(ir.f32), self.block
+        most = ir.rows.greatest_number() if self.groups else ir.rows.top_of(ir.f32)
+        block = self.block
         keys = self.of_column("keys", self.p.k)
         values = self.of_column("values", self.p.v)
 
         def highest(
-            at: Place, i: ir.Expr, lane: ir.Expr, u: ir.Expr, e: ir.Expr
+            at: Place, i: ir.Expr, lane: ir.Expr, u: ir.Expr, *e: ir.Expr
         ) -> ir.Stmt:
             del at
-            value = self.scores[i, of_lane(lane, u, e)]
-            return ir.Reduce(top, (self.highest.buffer,), (i, lane), (value,))
+            value = reduce(ir.greater_number, self.folded(i, lane, u, *e))
+            return ir.Reduce(most, (self.highest.buffer,), (i, lane), (value,))
 
         def peak(at: Place, i: ir.Expr, lane: ir.Expr, k: ir.Expr) -> ir.Stmt:
             del at
             value = self.highest[i, k]
-            return ir.Reduce(top, (self.peak.buffer,), (i, lane), (value,))
+            return ir.Reduce(most, (self.peak.buffer,), (i, lane), (value,))
 
         def exponential(at: Place, i: ir.Expr, j: ir.Expr) -> ir.Stmt:
             del at
@@ -90,10 +96,10 @@ class Tiles(TileSteps):
             return store(self.scores, (i, j), value)
 
         def total(
-            at: Place, i: ir.Expr, lane: ir.Expr, u: ir.Expr, e: ir.Expr
+            at: Place, i: ir.Expr, lane: ir.Expr, u: ir.Expr, *e: ir.Expr
         ) -> ir.Stmt:
             del at
-            value = self.scores[i, of_lane(lane, u, e)]
+            value = reduce(operator.add, self.folded(i, lane, u, *e))
             return add(self.total, (i, lane), value)
 
         def weight(at: Place, i: ir.Expr, j: ir.Expr) -> ir.Stmt:
@@ -107,6 +113,8 @@ class Tiles(TileSteps):
             return store(self.result, (i, e), value)
 
         own, kept = self.own(self.nest.columns), ir.seq()
+        if self.groups:  # pairs are folded first
+            own = own[:-1]
         columns = self.columns_of(self.result)
         self.steps += [
             self.product("scores", self.scores, self.query, keys),
@@ -121,6 +129,13 @@ class Tiles(TileSteps):
             self.summed("weighted", self.result, self.weights, values),
         ]
 
+    def folded(
+        self, i: ir.Expr, lane: ir.Expr, u: ir.Expr, *e: ir.Expr
+    ) -> list[ir.Expr]:
+        """The score of an element that a lane has; without `e`, of both of a pair."""
+        each = e or tuple(map(ir.as_expr, range(PAIR)))
+        return [self.scores[i, of_lane(lane, u, at)] for at in each]
+
     def _grow(self, at: Place, i: ir.Expr, lane: ir.Expr) -> ir.Stmt:
         """The maximum with this tile, and sums relative to it."""
         del at
@@ -129,8 +144,11 @@ class Tiles(TileSteps):
         peak = self.peak[place]
         base = ir.select(most.equal(-math.inf), 0.0, most)
         fade = self.power(before - self.base[place])
+        highest: ir.Expr = ir.select(before > peak, before, peak)
+        if self.groups:
+            highest = ir.greater_number(before, peak)
         return ir.seq(
-            ir.Let(most, ir.select(before > peak, before, peak)),
+            ir.Let(most, highest),
             store(self.base, place, base),
             store(self.fade, place, fade),
             store(self.total, place, self.total[place] * self.fade[place]),

@@ -76,6 +76,7 @@ with lazy.names(__name__):  # a process that only calls kernels needs none of th
     from tensorlang.ir.intrinsics import exp as exp
     from tensorlang.ir.intrinsics import exp2 as exp2
     from tensorlang.ir.intrinsics import expm1 as expm1
+    from tensorlang.ir.intrinsics import greater_number as greater_number
     from tensorlang.ir.intrinsics import intrinsic as intrinsic
     from tensorlang.ir.intrinsics import log as log
     from tensorlang.ir.intrinsics import log1p as log1p

@@ -37,11 +37,12 @@ _TABLE: Final = {
     "group_barrier": (2, "a barrier, by its number, of so many threads; both proxies"),
     "elect_one": (0, "whether it is the one thread that its warp elects"),
     "products_wait": (3, "until all but so many are over; columns, first sum"),
+    "proxy_fence": (0, "products and bulk copies see what the thread wrote before"),
     "set_registers": (2, "registers of a thread, and whether these are more"),
     "wait_phase": (2, "until the phase of an object that has this parity is complete"),
     "warpgroup_product": (
-        9,
-        "columns, steps of 16 of k, first sum, tiles; whether it adds, turned, waits",
+        11,
+        "columns, steps of 16 of k, first sum, tiles; adds, turned, panels, waits",
     ),
 }
 

@@ -49,6 +49,14 @@ def approximate_exp2(x: ExprLike) -> Call:
     return intrinsic("approximate_exp2", x)
 
 
+def greater_number(a: ExprLike, b: ExprLike) -> Call:
+    """The greater of two numbers, by one instruction of a CUDA GPU (`gpu_natives`).
+
+    If one is NaN, it is the other one. Lowering refuses it for other targets.
+    """
+    return intrinsic("greater_number", a, b)
+
+
 def expm1(x: ExprLike) -> Call:
     """`exp(x) - 1` without cancellation near 0."""
     return intrinsic("expm1", x)

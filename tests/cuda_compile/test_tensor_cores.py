@@ -159,6 +159,37 @@ def test_gradients_of_attention_keep_scores_in_registers(target, size, columns):
     assert made.asm.count("MUFU.EX2") == scores // 32
 
 
+def by_groups(name, size, *, causal):
+    """A kernel of attention by warpgroups."""
+    op, target = find(name), targets.to_compile("cuda:sm_90a")
+    shapes = ((2, 4, 256, size),) * (4 if name.endswith("_grad") else 3)
+    workload = op.workload(*shapes, dtypes="bf16", causal=causal)
+    knobs = {"algorithm": "group_tiles"}
+    return build(default(op, workload, target, knobs)[0], target)
+
+
+@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize(("causal", "columns"), [(False, 128), (True, 64)])
+def test_attention_by_warpgroups(size, causal, columns):
+    made = by_groups("nn.attention", size, causal=causal)
+    assert made.resources["spill_bytes"] == 0
+    assert not re.search(r"\bHMMA|LDSM|LDGSTS", made.asm)
+    # both products of a step; the first one and the last one are by themselves
+    assert made.asm.count("HGMMA") == 2 * (size + columns) // 16
+    # the second one goes on during the rest
+    assert len(re.findall(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x1", made.asm)) == 1
+    # a maximum is one instruction an element, of two steps
+    assert made.asm.count("FMNMX") < 2 * columns // 2 + 32
+
+
+@pytest.mark.parametrize("size", [64, 128])
+def test_gradients_of_attention_by_warpgroups(size):
+    made = by_groups("nn.attention_grad", size, causal=True)
+    assert made.resources["spill_bytes"] == 0
+    assert made.resources["launches"] == 3
+    assert not re.search(r"\bHMMA|LDSM", made.asm)
+
+
 @pytest.mark.parametrize(
     ("name", "target", "size", "mask"),
     [

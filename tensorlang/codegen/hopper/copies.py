@@ -117,8 +117,9 @@ def _placed(
         raise _no_copy(stmt, "it does not fill all of its tile")
     sizes = [int(count.value) for count in counts if isinstance(count, ir.Const)]
     tile = shape[-2:]
-    if swizzle is None and is_paneled(to.buffer) and len(loops) == 2:
-        tile, swizzle, sizes = (TILE, TILE), SWIZZLES[0], [TILE, TILE]
+    part = min(tile[0], TILE)
+    if swizzle is None and is_paneled(to.buffer, part) and len(loops) == 2:
+        tile, swizzle, sizes = (part, TILE), SWIZZLES[0], [part, TILE]
     if swizzle is None:
         raise _no_copy(stmt, f"{to.buffer.name} has a layout that it cannot write")
     box = by_dimension(source.buffer.ndim, dims, sizes, 1)

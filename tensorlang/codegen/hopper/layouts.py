@@ -55,16 +55,16 @@ def swizzle_of(buffer: Buffer) -> int | None:
     return None
 
 
-def is_paneled(buffer: Buffer) -> bool:
+def is_paneled(buffer: Buffer, rows: int = TILE) -> bool:
     """Whether a buffer's matrices are panels of 64 columns, one right after another.
 
-    Panels consist of tiles of 64 rows. Elements have 16 bits, so that rows have 128
+    Panels have a multiple of so many rows. Elements have 16 bits, so that rows have 128
     bytes: these are swizzled, and a matrix starts where the pattern does.
     """
     shape, found = extents(buffer), places(buffer)
     if shape is None or found is None or len(shape) < 2 or buffer.dtype.bytes != 2:
         return False
-    if shape[-2] % TILE or shape[-1] % TILE:
+    if shape[-2] % rows or shape[-1] % TILE:
         return False
     at = np.ravel_multi_index(found, [int(axis.max()) + 1 for axis in found])
     matrices = at.reshape(-1, *shape[-2:])

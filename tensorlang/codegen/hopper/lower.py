@@ -98,14 +98,17 @@ def _waits(loop: ir.For) -> bool:
     return any(map(_is_wait, children(loop.body)))
 
 
-def _started(node: ir.Node) -> int:
-    """Products that a statement leaves to a later wait; 2 or more for several."""
-    if isinstance(node, ir.Block) and _is_collective(node):
-        return int(not is_store(node))
+def _started(node: ir.Stmt) -> int:
+    """The products in a statement, but for loops that wait for their own."""
+    if _is_product(node):
+        return 1
     if isinstance(node, ir.For) and _waits(node):
         return 0
-    count = sum(_started(part) for part in children(node) if isinstance(part, ir.Stmt))
-    return 2 * count if isinstance(node, ir.For) else count
+    return sum(_started(part) for part in children(node) if isinstance(part, ir.Stmt))
+
+
+def _is_product(node: ir.Node) -> bool:
+    return isinstance(node, ir.Block) and _is_collective(node) and not is_store(node)
 
 
 @rewriter
@@ -129,7 +132,9 @@ def _without_axes(stmt: ir.Node, inside: bool = False) -> ir.Node:
 def _is_first(block: ir.Block) -> ir.Expr:
     """Whether a reduction is at its start."""
     folded = [axis.value for axis in block.axes if axis.kind == "reduction"]
-    return reduce(and_, (simplify(value).equal(0) for value in folded))
+    return reduce(
+        and_, (simplify(value).equal(0) for value in folded), ir.as_expr(True)
+    )
 
 
 def _without_names(node: ir.Seq, thread: ir.Var | None) -> Iterator[ir.Stmt]:
@@ -169,14 +174,14 @@ def _is_rest(stmt: ir.Stmt, role: ir.Role) -> bool:
 class _Roles:
     """`objects` maps names to barrier objects in scope; `threads` is their loop.
 
-    `waits` says whether products are waited for at once; `flying` is the last one that
-    is not.
+    `waits` says whether products are waited for at once; `flying` are the last ones
+    that are not.
     """
 
     objects: dict[str, ir.Buffer] = field(default_factory=dict)
     fresh: list[ir.Stmt] = field(default_factory=list)
     threads: ir.For | None = None
-    flying: ir.Call | None = None
+    flying: list[ir.Call] = field(default_factory=list)
     waits: bool = True
 
     def visit(self, node: ir.Stmt) -> ir.Stmt:
@@ -192,10 +197,7 @@ class _Roles:
             case ir.For() if _waits(node):
                 return self.flight(node)
             case ir.Evaluate(expr=ir.Call() as call) if _is_wait(node):
-                if self.flying is None:
-                    raise CodegenError(f"{call!r} follows no product of warpgroups")
-                columns, _, sums = self.flying.args[:3]
-                return effect("products_wait", *call.args, columns, sums)
+                return self.wait(call)
             case ir.Role():
                 return ir.If(node.cond, self.role(node))
             case ir.If(then=ir.Role() as role, orelse=ir.Role() as other):
@@ -215,7 +217,7 @@ class _Roles:
                     return store_of(node, self.threads.var)
                 product = product_of(node, self.threads, waits=self.waits)
                 if not self.waits and isinstance(product.expr, ir.Call):
-                    self.flying = product.expr
+                    self.flying.append(product.expr)
                 return product
             case _:
                 return rebuild_statements(node, self.visit)
@@ -226,20 +228,45 @@ class _Roles:
         return None if self.threads is None else self.threads.var
 
     def flight(self, node: ir.For) -> ir.Stmt:
-        """A loop whose products go on past a step, of which each has one.
+        """A loop whose products go on past a step.
 
         Raises:
-            CodegenError: a step has several, but waits count products.
+            CodegenError: some are not in every step, but waits count products.
         """
-        if _started(node.body) > 1:
+        stmts = node.body.stmts if isinstance(node.body, ir.Seq) else (node.body,)
+        own = [x for x in stmts if isinstance(x, ir.Block) and _is_product(x)]
+        if len(own) < sum(map(_started, stmts)):
             raise CodegenError(
-                f"loop {node.var.name} leaves several products of warpgroups a step in "
-                "flight; leave one in flight, or none: in_flight=0"
+                f"loop {node.var.name} leaves products of warpgroups in flight, and "
+                "some are in loops or branches inside; leave none: in_flight=0"
             )
         before, self.waits = self.waits, False
-        made = rebuild_statements(node, self.visit)
+        assert self.threads is not None
+        made = (product_of(stmt, self.threads, waits=False).expr for stmt in own)
+        self.flying = [call for call in made if isinstance(call, ir.Call)]
+        after = rebuild_statements(node, self.visit)
         self.waits = before
-        return made
+        return after
+
+    def wait(self, call: ir.Call) -> ir.Stmt:
+        """Wait for all but the last products in flight.
+
+        Sums to which none of these adds are there then: a wait names them, so that
+        nothing reads them before.
+        """
+        if not self.flying:
+            raise CodegenError(f"{call!r} follows no product of warpgroups")
+        (left,) = call.args
+        count = int(left.value) if isinstance(left, ir.Const) else 0
+        places = [product.args[2] for product in self.flying]
+        kept = places[len(places) - count :]
+        there = dict.fromkeys(
+            (product.args[0], at)
+            for product, at in zip(self.flying, places, strict=True)
+            if at not in kept
+        )
+        columns = there or {(ir.as_expr(0), places[-1]): None}
+        return ir.seq(*(effect("products_wait", left, *each) for each in columns))
 
     def declare(self, node: ir.BarrierObject) -> ir.Stmt:
         """Shared memory for the objects; a thread initialises them later."""

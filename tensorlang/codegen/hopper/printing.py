@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tensorlang.codegen.hopper.effects import TensorMap, dimensions, tensor_maps
+from tensorlang.ir.contents import contents
 from tensorlang.ir.gpu_effects import GPU_EFFECTS
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ def helpers(launch: Callable[[], Launch]) -> dict[str, object]:
         return launch().shared_offsets.get(buffer)
 
     def shared_alignment() -> int:
-        return 1024 if launch().tensor_maps else 16
+        calls = contents(launch().nest).calls
+        swizzled = launch().tensor_maps or "warpgroup_product" in calls
+        return 1024 if swizzled else 16
 
     def corner_of(copy: Call) -> tuple[Expr, ...]:
         return dimensions(copy)[0]

@@ -6,7 +6,8 @@ with block("products", .., scope="warpgroup"):       warpgroup_product(64, 4,
             for q in range(64):
                 sums[r + i, j] += a[s, r + i, q] * b[s, j, q]
 
-Either operand's rows may go along k, too: `a[s, q, r + i]`, `b[s, q, j]`.
+Either operand's rows may go along k, too: `a[s, q, r + i]`, `b[s, q, j]`. The first one
+may be in registers, distributed as accumulators are: `a[r + i, q]`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import substitute
-from tensorlang.machine.gpus import GROUP_ROWS, GROUP_STEPS, LINE
+from tensorlang.machine.gpus import GROUP_ROWS, GROUP_STEPS, LINE, PIECE
 
 KINDS: Final = ("bf16", "f16")
 
@@ -68,18 +69,45 @@ def product_of(block: ir.Block, thread: ir.For, *, waits: bool) -> ir.Evaluate:
         raise _no_product(
             block, "its accumulators do not start at the warpgroup's rows"
         )
-    if not has_sums(sums) or sums.scope != "register":
+    if not has_sums(sums) or sums.scope == "global":
         raise _no_product(
             block, f"{sums.name} does not have the layout of accumulators in registers"
         )
+    first = _first(block, sums, base, thread)
+    sides = ((left, i), (right, j))
+    if held := has_sums(left.buffer):
+        _need_whole(block, left, (simplify(base + i), q), depth)
+        a = _first(block, left.buffer, base, thread)
+    else:
+        a = _start(block, left, i, q)
+    starts = a, _start(block, right, j, q)
+    turned = [load.indices[-1] != q for load, _ in sides]
+    panels = 0 if held else _panel(left), _panel(right)
+    shape, how = (columns, depth // GROUP_STEPS), (*turned, *panels, waits)
+    return effect("warpgroup_product", *shape, first, *starts, adds, *how)
+
+
+def _first(block: ir.Block, sums: ir.Buffer, base: ir.Expr, thread: ir.For) -> ir.Load:
+    """A thread's first element of 64 rows that are laid out as accumulators."""
     _own_rows(block, ir.Load(sums, (base, ir.as_expr(0))), thread)
     t = thread.var
-    first = ir.Load(sums, (base + t % 128 // 32 * 16 + t % 32 // 4, t % 4 * 2))
-    sides = ((left, i), (right, j))
-    starts = [_start(block, load, at, q) for load, at in sides]
-    turned = [load.indices[-1] != q for load, _ in sides]
-    shape = columns, depth // GROUP_STEPS
-    return effect("warpgroup_product", *shape, first, *starts, adds, *turned, waits)
+    return ir.Load(sums, (base + t % 128 // 32 * 16 + t % 32 // 4, t % 4 * 2))
+
+
+def _need_whole(
+    block: ir.Block, load: ir.Load, place: tuple[ir.Expr, ...], depth: int
+) -> None:
+    """Check that an operand in registers is multiplied by all of its columns."""
+    if tuple(map(simplify, load.indices)) != place:
+        raise _no_product(block, f"{load!r} is not of the rows of its accumulators")
+    if load.buffer.shape[-1] != ir.as_expr(depth):
+        raise _no_product(block, f"{load!r} is not all of its {depth} columns")
+
+
+def _panel(load: ir.Load) -> int:
+    """From 64 elements of a row to the next ones in memory, in 16 bytes."""
+    rows = load.buffer.shape[-2]
+    return int(rows.value) * LINE // PIECE if isinstance(rows, ir.Const) else 0
 
 
 def _started(block: ir.Block) -> tuple[ir.Stmt, ir.Expr]:
@@ -185,14 +213,15 @@ def _start(block: ir.Block, load: ir.Load, row: ir.Var, step: ir.Var) -> ir.Load
     base = simplify(at - row)
     if k != step or free_vars(base) & {row, step} or _varies(lead, row, step):
         raise _no_product(block, f"{load!r} does not run along rows and k")
+    if turned and simplify(base % TILE) != zero:
+        raise _no_product(block, f"{load!r} does not start at a panel of {TILE}")
+    panels = buffer.scope == "shared" and is_paneled(buffer, GROUP_STEPS)
+    if panels:
+        return ir.Load(buffer, (*lead, *((zero, base) if turned else (base, zero))))
     if turned:
-        if buffer.scope != "shared" or not is_paneled(buffer):
-            raise _no_product(
-                block, f"{buffer.name} is not shared memory in swizzled tiles"
-            )
-        if buffer.shape[-2] != ir.as_expr(TILE) or simplify(base % TILE) != zero:
-            raise _no_product(block, f"{load!r} is not of tiles of {TILE} steps")
-        return ir.Load(buffer, (*lead, zero, base))
+        raise _no_product(
+            block, f"{buffer.name} is not shared memory in swizzled tiles"
+        )
     wide = simplify(buffer.shape[-1] * buffer.dtype.bytes)
     if buffer.scope != "shared" or wide != ir.as_expr(LINE):
         raise _no_product(

@@ -18,6 +18,7 @@ from tensorlang.codegen.names import Names, digits_of
 from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.gpu_effects import GPU_EFFECTS
 from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.visit import children, holds, rebuild, rebuild_statements, rewriter
 
@@ -156,7 +157,7 @@ def _repeated(run: list[ir.Stmt]) -> dict[ir.Node, set[str]]:
 def _worth(expr: ir.Expr) -> bool:
     if not isinstance(expr, (ir.Binary, ir.Call)):
         return False
-    if isinstance(expr, ir.Call) and expr.name in COPY_SYNCS:
+    if isinstance(expr, ir.Call) and expr.name in (*COPY_SYNCS, *GPU_EFFECTS):
         return False
     operands = [c for c in children(expr) if not isinstance(c, (ir.Const, ir.Var))]
     simple = not operands and isinstance(expr, ir.Binary) and expr.op in ("add", "sub")

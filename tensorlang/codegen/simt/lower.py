@@ -11,6 +11,7 @@ from tensorlang.codegen.copies import narrow_copies, plain_copies
 from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.hopper.lower import lower_roles
+from tensorlang.codegen.hopper.proxies import fence_proxies
 from tensorlang.codegen.names import Names, rename_reserved
 from tensorlang.codegen.narrow import widen_narrow
 from tensorlang.codegen.own_names import simplified
@@ -78,6 +79,7 @@ def lower(function: Function, target: Target) -> Function:
     known = entry(function)
     function = substitute_register_indices(simplified(function, known, names))
     function = simplified(make_launches(function, names), known, names)
+    function = fence_proxies(function)
     function = in_lockstep(function, names, target.vector_bits // 8)
     function = unroll(hoist_fragments(function, names), names, _WRITTEN_OUT)
     function = narrow_copies(simplified(function, known, names))

@@ -35,6 +35,7 @@ from tensorlang.ir.definitions.frontend import (
 from tensorlang.ir.definitions.reducers import lowest, reducer
 from tensorlang.ir.definitions.sizes import require
 from tensorlang.ir.dtypes import DType, f32
+from tensorlang.ir.intrinsics import greater_number
 from tensorlang.ir.nodes import Const, Expr, Reducer, Select, Var, as_expr
 
 with lazy.modules(__name__):  # they load the simplifier
@@ -72,6 +73,17 @@ def top_of(dtype: DType) -> Reducer:
         (dtype,),
         (lowest(dtype),),
         lambda a, b: (Select(a[0] > b[0], a[0], b[0]),),
+    )
+
+
+@cache
+def greatest_number() -> Reducer:
+    """Maximum of f32 in one instruction of a CUDA GPU, which ignores NaN."""
+    return reducer(
+        "greatest_number",
+        (f32,),
+        (lowest(f32),),
+        lambda a, b: (greater_number(a[0], b[0]),),
     )
 
 

@@ -24,7 +24,6 @@ from tensorlang.ir.nodes import (
     Stmt,
     Wait,
     While,
-    as_expr,
     seq,
 )
 from tensorlang.ir.sites import Site
@@ -32,6 +31,7 @@ from tensorlang.ir.verification.expressions import check_evaluate, check_expr
 from tensorlang.ir.visit import walk
 
 Buffers: TypeAlias = frozenset[Buffer]
+Products: TypeAlias = tuple[Block, ...]
 MOST_IN_FLIGHT: Final = 7  # products that a wait leaves
 
 
@@ -46,7 +46,7 @@ def check_role(stmt: Role, site: Site) -> None:
         raise site.fault("a role is outside of the threads; bind a loop around it")
     if any(isinstance(outer, Role) for outer in site.around):
         raise site.fault("a role is in another role; put one after the other")
-    if left := _in_flight(stmt.body, frozenset(), site):
+    if left := _sums(_in_flight(stmt.body, (), site)):
         raise site.fault(
             f"products that add to {_named(left)} are in flight where their role ends; "
             "put evaluate(wait_products(0)) after their loop"
@@ -112,9 +112,9 @@ def check_products_wait(stmt: Evaluate, site: Site) -> None:
 
 
 def _in_flight(
-    stmt: Stmt, flying: Buffers, site: Site, *, later: bool = False
-) -> Buffers:
-    """The sums of products that go on after a statement.
+    stmt: Stmt, flying: Products, site: Site, *, later: bool = False
+) -> Products:
+    """The products that go on after a statement, in order.
 
     Products are over at once, but for those in a loop whose steps wait for them
     (`later`).
@@ -125,9 +125,10 @@ def _in_flight(
     run = partial(_in_flight, site=site, later=later)
     match stmt:
         case Evaluate(expr=Call(name="wait_products", args=(left,))):
-            return flying if left != as_expr(0) else frozenset()
+            kept = int(left.value) if isinstance(left, Const) else 0
+            return flying[max(len(flying) - kept, 0) :]
         case Block(scope="warpgroup") if any(isinstance(n, Reduce) for n in walk(stmt)):
-            return flying | writes(stmt) if later else flying
+            return (*flying, stmt) if later else flying
         case Seq():
             for part in stmt.stmts:
                 flying = run(part, flying)
@@ -136,17 +137,27 @@ def _in_flight(
             run = partial(_in_flight, site=site, later=later or _waits(body))
             if isinstance(stmt, While):
                 body = seq(Evaluate(stmt.cond), body)
-            after = flying | run(body, flying)
-            return after if after == flying else run(body, after) | after
+            after = run(body, flying)
+            return _either(flying, after, run(body, after))
         case If():
             both = [stmt.then, *([stmt.orelse] if stmt.orelse else [])]
-            return flying.union(*(run(part, flying) for part in both))
-    if read := reads(stmt) & flying:
+            return _either(flying, *(run(part, flying) for part in both))
+    if read := reads(stmt) & _sums(flying):
         raise site.fault(
             f"{_named(read)} is read while products that add to it are in flight; put "
             "evaluate(wait_products(0)) before"
         )
     return flying
+
+
+def _either(*flying: Products) -> Products:
+    """Those that may be in flight after one of several ways."""
+    return tuple(dict.fromkeys(block for way in flying for block in way))
+
+
+def _sums(flying: Products) -> Buffers:
+    """What products in flight add to."""
+    return frozenset[Buffer]().union(*map(writes, flying))
 
 
 def _waits(body: Stmt) -> bool:

@@ -116,7 +116,10 @@ def whole_cubin_of(
         if not resources["spill_bytes"]:
             break
         bounded = _BOUNDS.sub(rf"\g<1>\n.minnctapersm {blocks}", ptx)
-        other, used = cubin_of(bounded, arch, lines=lines)
+        try:
+            other, used = cubin_of(bounded, arch, lines=lines)
+        except CodegenError:  # too few registers for an instruction
+            continue
         if used["spill_bytes"] < resources["spill_bytes"]:
             cubin, resources = other, used
     return cubin, resources

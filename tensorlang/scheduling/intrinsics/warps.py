@@ -11,7 +11,8 @@ of the tile from memory; in the implementation the lanes share their operands.
         mma_m16n16k16_bf16_swapped  b[j, k] * a[i, k]
         mma_m16n16k16_bf16_wide     of 32 columns j, four of each eight: with two of
                                     these, each lane has eight neighbours, 16 bytes
-        quad_sum, quad_top          c[i, l] is the sum or maximum of a[i, :], whose four
+        quad_sum, quad_top, quad_greatest_number
+                                    c[i, l] is the sum or maximum of a[i, :], whose four
                                     elements are of four neighbouring lanes
 """
 
@@ -120,9 +121,21 @@ def top(a0: f32, b0: f32):
 
 
 """
+_GREATEST: Final = """@reducer(commutative=True)
+def greatest_number(a0: f32, b0: f32):
+    identity(f32("-inf"))
+    return greater_number(a0, b0)
+
+
+"""
 _QUADS: Final = {
     "quad_sum": ("", "sum", "{a} + {b}"),
     "quad_top": (_TOP, "top", "select({a} > {b}, {a}, {b})"),
+    "quad_greatest_number": (
+        _GREATEST,
+        "greatest_number",
+        "greater_number({a}, {b})",
+    ),
 }
 WARP_NAMES: Final = (*_NAMES, *_QUADS)
 

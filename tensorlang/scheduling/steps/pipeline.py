@@ -48,8 +48,8 @@ def pipeline(
             its share of the grid. Its producer copies ahead across these tiles.
         in_flight: With roles: the number of iterations whose products of warpgroups go
             on while the next one begins, fewer than `stages` and than the loop has.
-            Stages are freed as many iterations later. An iteration then has one product
-            of each warpgroup; lowering refuses several.
+            Stages are freed as many iterations later. An iteration has one product of
+            each warpgroup, or two, its first and last statements (`rotation`).
 
     Raises:
         ScheduleError: the loop stages nothing, modifies staged data, or is not serial.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as with_fields
 from functools import reduce
+from itertools import compress, pairwise
 from operator import and_, mul
 from typing import Final
 
@@ -14,7 +15,7 @@ from tensorlang.errors import ScheduleError
 from tensorlang.frozen import frozen
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import WARP, WARPGROUP
-from tensorlang.ir.contents import free_vars, loops, names, reads, writes
+from tensorlang.ir.contents import free_vars, loops, names, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.natives import wait_products
 from tensorlang.ir.semantics import evaluate
@@ -29,6 +30,7 @@ from tensorlang.ir.visit import (
 )
 from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.group_accesses import kept_by_groups
+from tensorlang.scheduling.steps.rotation import Step, products_in, rotated
 from tensorlang.scheduling.steps.staged import Parts, checked, in_stage, with_stages
 
 _REGISTERS: Final = 65536  # of a multiprocessor
@@ -183,6 +185,8 @@ def _outside(stmt: ir.Stmt) -> Iterator[ir.Stmt]:
                 yield from _outside(item)
         case ir.For() if not stmt.thread:
             yield from _outside(stmt.body)
+        case ir.If(then=then, orelse=None):
+            yield from _outside(then)
         case _:
             yield stmt
 
@@ -290,10 +294,20 @@ def _consumer(
         stage = substitute(number, {loop.var: at}) % stages
         return ir.If(simplify(one), ir.Arrive(ring.empty, simplify(stage)))
 
+    def wait(number: ir.Expr) -> ir.Stmt:
+        return ir.Wait(ring.full, number % stages, number // stages)
+
+    made: ir.Stmt
+    if in_flight and len(products_in(program.parts.compute)) > 1:
+        made = _rotated(program, ring, wait, free, taken)
+        whole = tree.swap(_statement(program.path[0]), loop, made)
+        return replace_buffers(
+            _by(thread, program.passed)(whole), _in_registers(program)
+        )
     begun = [loop.var >= in_flight] if in_flight else []
     waits = [ir.Evaluate(wait_products(in_flight))] if in_flight else []
     body = ir.seq(
-        ir.Wait(ring.full, number % stages, number // stages),
+        wait(number),
         *(
             in_stage(stmt, ring.buffers, number, taken, counted=True)
             for stmt in program.parts.compute
@@ -301,7 +315,7 @@ def _consumer(
         *waits,
         free(loop.var - in_flight, *begun),
     )
-    made: ir.Stmt = with_fields(loop, body=body)
+    made = with_fields(loop, body=body)
     if in_flight:
         last = [loop.extent - n for n in range(in_flight, 0, -1)]
         rest = (free(at, at >= 0) for at in last)
@@ -310,14 +324,53 @@ def _consumer(
     return replace_buffers(_by(thread, program.passed)(whole), _in_registers(program))
 
 
+def _rotated(
+    program: _Program,
+    ring: _Ring,
+    wait: Callable[[ir.Expr], ir.Stmt],
+    free: Callable[..., ir.Stmt],
+    taken: set[str],
+) -> ir.Stmt:
+    """The loop of the computation, in which two products go on during the rest."""
+    loop, number = program.parts.loop, program.iteration()
+    parts = Step.of(loop, program.parts.compute)
+
+    def at(index: ir.Expr) -> ir.Expr:
+        return simplify(substitute(number, {loop.var: index}))
+
+    def step(index: ir.Expr) -> Step:
+        def moved(stmt: ir.Stmt) -> ir.Stmt:
+            there = substitute(stmt, {loop.var: index})
+            return in_stage(there, ring.buffers, at(index), taken, counted=True)
+
+        return Step(
+            moved(parts.first),
+            tuple(map(moved, parts.middle)),
+            tuple(map(moved, parts.ahead)),
+            moved(parts.second),
+        )
+
+    return rotated(loop, step, lambda index: wait(at(index)), free, taken)
+
+
 def _by(thread: ir.Var, passed: Sequence[ir.Buffer]) -> Callable[[ir.Stmt], ir.Stmt]:
-    """Rewrite loops over threads to what one does, which meets others of its group."""
+    """Rewrite loops over threads to what one does, which meets others of its group.
+
+    It does before and after it writes what they read or have read.
+    """
 
     def visit(stmt: ir.Stmt) -> ir.Stmt:
+        if isinstance(stmt, ir.Seq):
+            made = ir.seq(*map(visit, stmt.stmts))
+            stmts = made.stmts if isinstance(made, ir.Seq) else (made,)
+            meeting = ir.Barrier("warpgroup")
+            twice = [x == meeting == y for x, y in pairwise(stmts)]
+            return ir.seq(*compress(stmts, [*(not x for x in twice), True]))
         if isinstance(stmt, ir.For) and stmt.thread:
-            meet = (reads(stmt) | writes(stmt)) & set(passed)
             body = substitute(stmt.body, {stmt.var: thread})
-            return ir.seq(ir.Barrier("warpgroup"), body) if meet else body
+            if not writes(stmt) & set(passed):
+                return body
+            return ir.seq(ir.Barrier("warpgroup"), body, ir.Barrier("warpgroup"))
         if isinstance(stmt, ir.Alloc):
             return ir.seq()
         return rebuild_statements(stmt, visit)

@@ -9,6 +9,8 @@ rows in memory to the next in 16s (bits 32 to 45) and the swizzle (bits 62 and 6
 128 bytes). A row is 128 bytes long; the exchange is of bits of the address itself. k
 goes along it, or with 1 for one of the last two numbers (of a, of b), from row to row;
 64 numbers of a row then have their others as many 16s of bytes away as bits 16 to 29.
+a may be four registers instead, of two numbers each, low bits first: number e of
+register i is at row 16 w + g + 8 (i % 2), k = 8 (i / 2) + 2 t + e.
 
 Results are held back until their group is waited for: registers are NaN before.
 """
@@ -25,10 +27,10 @@ from .exact import brain_values
 from .faults import Fault
 from .objects import swizzled
 from .operands import Names, reader, writer
-from .program import Instruction, Number
+from .program import Instruction, Number, Vector
 from .types import named
 
-F32, U64, PRED = named("f32"), named("u64"), named("pred")
+F32, U32, U64, PRED = map(named, ("f32", "b32", "u64", "pred"))
 GROUP = 4 * WARP
 _SHAPE = re.compile(
     r"mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(bf16|f16)\.(bf16|f16)"
@@ -57,7 +59,8 @@ def instruction(ins: Instruction, names: Names) -> Step:
         return lambda s, ix: _finish(s, ix, left)
     shape = _SHAPE.fullmatch(said)
     numbers = [n.bits for n in ins.operands[4:] if isinstance(n, Number)]
-    known = numbers[:2] == [1, 1] and len(numbers) == len(ins.operands[4:]) == 4
+    count = 3 if isinstance(ins.operands[1], Vector) else 4
+    known = numbers[:2] == [1, 1] and len(numbers) == len(ins.operands[4:]) == count
     if not shape or shape[2] != shape[3] or not known or not {*numbers[2:]} <= {0, 1}:
         raise Fault(f"{ins.text} is not known")
     return _product(ins, int(shape[1]), shape[2], names)
@@ -85,7 +88,10 @@ def _product(ins: Instruction, columns: int, kind: str, names: Names) -> Step:
     places = parts(ins.operands[0], columns // 2)
     reads = [reader(p, F32, names) for p in places]
     writes = [writer(p, F32, names) for p in places]
-    tiles = [reader(o, U64, names) for o in ins.operands[1:3]]
+    held = isinstance(ins.operands[1], Vector)
+    own = parts(ins.operands[1], 4) if held else ()
+    pairs = [reader(o, U32, names) for o in own]
+    tiles = [reader(o, U64, names) for o in ins.operands[1 + held : 3]]
     adds = reader(ins.operands[3], PRED, names)
     turned = [n == Number(1) for n in ins.operands[6:]]
 
@@ -94,10 +100,9 @@ def _product(ins: Instruction, columns: int, kind: str, names: Names) -> Step:
         if not s.fenced[lanes].all():
             raise Fault("no wgmma.fence came before")
         for mine in lanes.reshape(-1, GROUP):
-            a, b = (
-                _tile(s, mine, side, kind)
-                for side in zip(tiles, (64, columns), turned, strict=True)
-            )
+            sides = zip(tiles, (64, columns)[held:], turned, strict=True)
+            found = [_tile(s, mine, side, kind) for side in sides]
+            a, b = (_fragment(s, mine, pairs, kind), *found) if held else found
             key = (int(mine[0]), places)
             old = (
                 s.products[key][1] if key in s.products else [r(s, mine) for r in reads]
@@ -158,6 +163,23 @@ def _tile(
     words = s.shared.load(at.ravel(), 8, 2, lanes, proxy=True)
     values = np.ascontiguousarray(words.T).view(np.uint16).reshape(len(row), -1)
     values = np.ascontiguousarray(values.T if turned else values)
+    return _numbers(values, kind)
+
+
+def _fragment(s: Batch, mine: np.ndarray, pairs: list[Read], kind: str) -> np.ndarray:
+    """The 64 rows of 16 numbers that threads have in registers: f64."""
+    found = np.empty((64, 16), np.uint16)
+    lane, warp = np.arange(GROUP) % WARP, np.arange(GROUP) // WARP
+    for i, read in enumerate(pairs):
+        bits = read(s, mine).astype(np.uint32)
+        row = 16 * warp + lane // 4 + 8 * (i % 2)
+        for e in range(2):
+            found[row, 8 * (i // 2) + 2 * (lane % 4) + e] = bits >> 16 * e & 0xFFFF
+    return _numbers(found, kind)
+
+
+def _numbers(values: np.ndarray, kind: str) -> np.ndarray:
+    """The values of 16 bits: f64."""
     if kind == "bf16":
         return brain_values(values).astype(np.float64)
     return values.view(np.float16).astype(np.float64)

@@ -102,6 +102,7 @@ def test_the_ring_is_a_launch_of_instructions(ring):
         "bulk_wait",
         "group_barrier",
         "products_wait",
+        "proxy_fence",
     }
     assert found == set(GPU_EFFECTS) - others
     (launch,) = launches(lowered)
@@ -190,12 +191,15 @@ def test_panels_follow_one_another(panel):
         lower(changed(text, "c // 64, r,", f"{panel}, r,"), HOPPER)
 
 
-def test_a_step_leaves_one_product_in_flight():
+def test_products_in_flight_are_in_every_step():
     text = dense(in_flight=1, bulk_store=False)
     start = text.index("with block(", text.index("wait(full"))
-    product = text[start : text.index("evaluate(wait_products(1))")]
-    again = re.sub(r"\bproducts(_warpgroup|_init)?\b", r"again\1", product)
-    func = changed(text, product, product + again)
-    verify(func)
-    with pytest.raises(CodegenError, match="leaves several products of warpgroups"):
+    start = text.rindex("\n", 0, start) + 1
+    product = text[
+        start : text.rindex("\n", 0, text.index("evaluate(wait_products(1))"))
+    ]
+    space = product[: len(product) - len(product.lstrip())]
+    inside = "".join(f"    {line}\n" for line in product.splitlines())
+    func = changed(text, product, f"{space}for again in range(2):\n{inside}".rstrip())
+    with pytest.raises(CodegenError, match="some are in loops or branches inside"):
         lower(func, HOPPER)
