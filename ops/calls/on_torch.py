@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.frozen import frozen
 from tensorlang.ops.spec.indices import Explained
-from tensorlang.runtime import tensor_facts
-from tensorlang.runtime.arrays import host_arrays
-from tensorlang.runtime.arrays.device_arrays import row_major
+
+with lazy.modules(__name__):  # needed at the first tensor of PyTorch
+    from tensorlang.runtime import tensor_facts
+    from tensorlang.runtime.arrays import device_arrays, host_arrays
 
 if TYPE_CHECKING:
     from tensorlang.ops.calls.tensors import Ready
@@ -193,7 +195,9 @@ def _results(torch: Any, ready: Ready, device: Any) -> tuple[Result, ...] | None
         kind = getattr(torch, dtype.name, None)
         if kind is None:
             return None
-        strides = tuple(step // dtype.itemsize for step in row_major(shape, dtype))
+        strides = tuple(
+            step // dtype.itemsize for step in device_arrays.row_major(shape, dtype)
+        )
         found.append(Result(shape, strides, kind, device))
     return tuple(found)
 

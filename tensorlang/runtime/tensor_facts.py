@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache
 from types import ModuleType
 from typing import Any, Final
 
 from tensorlang import lazy
+from tensorlang.once import cache
 
 with lazy.modules(__name__):  # needed at the first tensor on a GPU
     from tensorlang import templates

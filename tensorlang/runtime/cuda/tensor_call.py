@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import templates
 from tensorlang.ir.dtypes import DType
+from tensorlang.once import cache
 from tensorlang.runtime import calling
 from tensorlang.runtime.arrays import dlpack
 from tensorlang.runtime.cpu import launcher_text, wrapper
