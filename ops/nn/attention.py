@@ -23,6 +23,7 @@ from tensorlang.ops.spec.signature import Anything, Floats
 from tensorlang.workload import Workload
 
 with lazy.modules(__name__):
+    from tensorlang.machine import gpus
     from tensorlang.ops.nn import attention_definitions as loops
     from tensorlang.ops.nn import attention_gradient as gradient
     from tensorlang.ops.nn import attention_online as online
@@ -33,7 +34,6 @@ with lazy.modules(__name__):
 _USUAL: Final = (1, 12, 512, 64)
 _STEP: Final = 16  # columns of a product of fragments
 _MOST: Final = 128  # columns of results that threads hold
-_PANEL: Final = 64  # columns of 128 bytes, as products of warpgroups read them
 
 
 def _has_columns(workload: Workload) -> bool:
@@ -75,7 +75,7 @@ def _in_tiles(workload: Workload) -> bool:
 def _in_panels(workload: Workload) -> bool:
     """Whether products of warpgroups serve: of rows of whole 128 bytes."""
     *_, (*_, depth), _, (*_, width) = workload.shapes[: _given(workload)]
-    return _in_tiles(workload) and depth % _PANEL == width % _PANEL == 0
+    return _in_tiles(workload) and depth % gpus.PANEL == width % gpus.PANEL == 0
 
 
 def _grad_in_panels(workload: Workload) -> bool:
@@ -218,9 +218,7 @@ def _online_grad(
 def _tiles_grad(
     dy: ir.Tensor, k: ir.Tensor, v: ir.Tensor, **given: Any
 ) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
-    problem = loops.Problem.of(k=k, v=v, **given)
-    dq, dk, dv = tile_gradient.attention_grad(problem.per_query(dy), problem)
-    return problem.result(dq), ir.reshaped(dk, k.shape), ir.reshaped(dv, v.shape)
+    return _grad_of_tiles(loops.Problem.of(k=k, v=v, **given), dy, k, v)
 
 
 @algorithm(
@@ -235,6 +233,17 @@ def _group_tiles_grad(
     dy: ir.Tensor, k: ir.Tensor, v: ir.Tensor, **given: Any
 ) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
     problem = loops.Problem.of(k=k, v=v, **given)
+    return _grad_of_tiles(problem, dy, k, v, groups=True)
+
+
+def _grad_of_tiles(
+    problem: loops.Problem,
+    dy: ir.Tensor,
+    k: ir.Tensor,
+    v: ir.Tensor,
+    *,
+    groups: bool = False,
+) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
     dy = problem.per_query(dy)
-    dq, dk, dv = tile_gradient.attention_grad(dy, problem, groups=True)
+    dq, dk, dv = tile_gradient.attention_grad(dy, problem, groups=groups)
     return problem.result(dq), ir.reshaped(dk, k.shape), ir.reshaped(dv, v.shape)

@@ -37,7 +37,7 @@ from tensorlang.ir.nodes import (
     Store,
 )
 from tensorlang.ir.visit import nodes_of, walk_statements
-from tensorlang.machine.gpus import GROUP_ROWS
+from tensorlang.machine.gpus import GROUP_ROWS, OBJECTS, PANEL
 from tensorlang.schedules.simt.fragments import (
     QUAD,
     Lanes,
@@ -56,10 +56,8 @@ from tensorlang.scheduling import Knobs, Schedule, schedule
 _STAGES: Final = (1, 2, 3)
 _RINGS: Final = (2, 3, 4, 5)
 _USUAL: Final = 4  # stages of a ring
-_OBJECTS: Final = 2048  # bytes of shared memory for barrier objects, and to align
 _WARPS: Final = 4  # of a block, each with whole rows
 _STEP: Final = 16  # rows of a warp of a warpgroup
-_PANEL: Final = 64  # columns of 128 bytes
 _OPERANDS: Final = 2  # operands of a product
 _PAIR: Final = 2  # products during which the rest of a step runs
 
@@ -167,7 +165,7 @@ def _in_roles(s: Schedule, knobs: Knobs, nest: _Nest, again: str) -> bool:
     """The knob: whether a producer copies in bulk; it does so from parameters."""
     given = {x for buffer in nest.staged for x in _sources(nest.copies[buffer])}
     room = s.target.shared_bytes if s.target else 0
-    able = given <= set(s.function.buffers) and nest.bytes(2) + _OBJECTS <= room
+    able = given <= set(s.function.buffers) and nest.bytes(2) + OBJECTS <= room
     return nest.groups and able and knobs.flag(f"roles{again}", default=True)
 
 
@@ -175,7 +173,7 @@ def _stages(s: Schedule, knobs: Knobs, nest: _Nest, again: str, *, roles: bool) 
     """The knob: copies of tiles of columns."""
     room = s.target.shared_bytes if s.target else 0
     if roles:
-        room -= _OBJECTS
+        room -= OBJECTS
         fit = [stages for stages in _RINGS if nest.bytes(stages) <= room]
         usual = min(_USUAL, fit[-1])
         why = "as many as fit, up to what copies take"
@@ -258,7 +256,7 @@ def _ways(block: Block, copies: Collection[Buffer]) -> list[str]:
 def _rows(buffer: Buffer, nest: _Nest) -> str:
     """The layout of rows in shared memory, as products read them."""
     _, columns = _shape(buffer)
-    if nest.groups and columns % _PANEL == 0:
+    if nest.groups and columns % PANEL == 0:
         return paneled()
     return swizzled(columns, FORMS[buffer.dtype.name].chunk)
 

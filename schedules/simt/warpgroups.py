@@ -27,7 +27,7 @@ from tensorlang.ir.integers.bounds import counted, prove
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import Buffer, Const, Load, Var
 from tensorlang.ir.simplification.simplify import simplify
-from tensorlang.machine.gpus import GROUP_ROWS, MAPPED, PIECE
+from tensorlang.machine.gpus import GROUP_ROWS, MAPPED, OBJECTS, PIECE
 from tensorlang.schedules.simt.fragments import fragment_layout, paneled, swizzled
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
 from tensorlang.schedules.simt.split_steps import PARTS, combine_parts
@@ -71,7 +71,6 @@ _CHUNK: Final = PIECE // BYTES  # elements
 _STAGES: Final = (2, 3, 4, 5, 6)
 _USUAL_STAGES: Final = 4
 _FLIGHTS: Final = (0, 1)
-_OBJECTS: Final = 2048  # bytes of shared memory for barrier objects, and to align
 
 
 def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
@@ -393,7 +392,7 @@ def _staging(
     out = 2 * tile.rows * tile.columns if bulk else 0
     each = 2 * tile.depth * (tile.rows + tile.columns)
     shared = s.target.shared_bytes if s.target else 0
-    most = (shared - _OBJECTS - out) // each
+    most = (shared - OBJECTS - out) // each
     stages = knobs.choice(
         f"ring{again}",
         _STAGES,
@@ -403,7 +402,7 @@ def _staging(
     if stages > most:
         raise ArgumentError(
             f"ring{again}={stages}: {stages} stages of {each} bytes, {out} of results "
-            f"and {_OBJECTS} of barriers exceed the {shared} of shared memory; "
+            f"and {OBJECTS} of barriers exceed the {shared} of shared memory; "
             f"{most} stages fit"
         )
     return stages, bulk
